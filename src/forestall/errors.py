@@ -1,0 +1,73 @@
+"""Everything forestall raises on purpose, as one tree.
+
+Each message says what was expected, what came instead, and what to do about it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class ForestallError(Exception):
+    """Base of every error that forestall raises on purpose."""
+
+
+class SpecError(ForestallError, ValueError):
+    """A problem that does not make sense, whatever the data."""
+
+
+class RegionError(SpecError):
+    """A desired region that cannot be read, or that is empty."""
+
+
+class GraphError(SpecError):
+    """A graph that cannot be read, or that is no rehearsal graph."""
+
+
+class DataError(ForestallError, ValueError):
+    """A table that does not fit its problem."""
+
+
+class FitError(ForestallError, RuntimeError):
+    """A method that could not be fitted to sound data."""
+
+
+class TaskError(ForestallError, ValueError):
+    """An unknown benchmark task, or a task asked for what it lacks."""
+
+
+class PlanError(ForestallError, ValueError):
+    """A benchmark plan that cannot be read or run."""
+
+
+class MissingExtraError(ForestallError, ImportError):
+    """An optional dependency that is not installed."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(
+            f"Expected the package {package!r}, which is not installed. "
+            f"Install it with: pip install 'forestall[{extra}]'"
+        )
+
+
+class ForestallWarning(UserWarning):
+    """Something the user should know; the answer stands."""
+
+
+class ExtrapolationWarning(ForestallWarning):
+    """Contexts lie outside what history has seen."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Suggest the known name closest to a misspelt one, as the end of a message.
+
+    Example:
+        >>> nearest("credit_scor", ["credit_score", "rate"])
+        " Did you mean 'credit_score'?"
+        >>> nearest("zebra", ["credit_score", "rate"])
+        ''
+    """
+    lowered = {k.lower(): k for k in known}
+    close = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.6)
+    return f" Did you mean {lowered[close[0]]!r}?" if close else ""

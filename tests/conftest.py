@@ -1,0 +1,16 @@
+"""What every test file shares."""
+
+import os
+
+# Before numpy loads its BLAS: threads on a busy machine make timings and, through
+# the order of additions, last digits wander.
+for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
