@@ -1,3 +1,83 @@
-"""forestall: which feasible action makes the desired outcome most likely?"""
+"""forestall: which feasible action makes the desired outcome most likely?
+
+A model predicts that something undesired is about to happen; forestall learns from
+historical records which action, chosen now, makes the desired outcome most likely.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import Any
+
+from forestall.ascent import Ascent
+from forestall.conditional import ConditionalRehearsal
+from forestall.decisions import Decision, Decisions
+from forestall.errors import (
+    DataError,
+    ExtrapolationWarning,
+    FitError,
+    ForestallError,
+    ForestallWarning,
+    GraphError,
+    MissingExtraError,
+    PlanError,
+    RegionError,
+    SpecError,
+    TaskError,
+)
+from forestall.graph import RehearsalGraph
+from forestall.identify import Identification
+from forestall.method import Method, Policy
+from forestall.nested import NestedRehearsal
+from forestall.problem import Problem
+from forestall.region import Polytope, ProbitDesirability
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "fit",
+    "Problem",
+    "Polytope",
+    "ProbitDesirability",
+    "RehearsalGraph",
+    "Identification",
+    "Method",
+    "Policy",
+    "NestedRehearsal",
+    "ConditionalRehearsal",
+    "Ascent",
+    "Decision",
+    "Decisions",
+    "baselines",
+    "tasks",
+    "ForestallError",
+    "SpecError",
+    "RegionError",
+    "GraphError",
+    "DataError",
+    "FitError",
+    "TaskError",
+    "PlanError",
+    "MissingExtraError",
+    "ForestallWarning",
+    "ExtrapolationWarning",
+]
+
+
+def fit(problem: Problem, history: Any) -> Policy:
+    """Learn a policy from historical records with the best default method.
+
+    Args:
+        problem: The question.
+        history: A pandas, polars or pyarrow table, a dict of arrays, or the path of a
+            CSV or Parquet file.
+    """
+    return NestedRehearsal().fit(problem, history)
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Load the baselines and the tasks when they are first asked for."""
+    if name in ("baselines", "tasks"):
+        return importlib.import_module(f"forestall.{name}")
+    raise AttributeError(f"module 'forestall' has no attribute {name!r}")

@@ -1,9 +1,5 @@
-"""The array type of every signature."""
+"""The array type of every signature: ``Float[Array, "n d"]`` and the like."""
 
-from __future__ import annotations
+from numpy import ndarray as Array
 
-from typing import Any, TypeAlias
-
-import numpy as np
-
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+__all__ = ["Array"]

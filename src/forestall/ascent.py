@@ -1,0 +1,70 @@
+"""Multi-start projected gradient ascent, for all contexts at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from forestall.arrays import Array
+from forestall.errors import SpecError
+from forestall.expansion import Expansion
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ascent:
+    r"""How to climb (algorithm 1, phase 3).
+
+    Args:
+        n_starts: The number of starts :math:`K`.
+        step_size: The rate :math:`\nu`, in standardised actions.
+        n_steps: The number of steps :math:`T`, which the paper leaves open.
+    """
+
+    n_starts: int = 20
+    step_size: float = 0.2
+    n_steps: int = 50
+
+    def __post_init__(self) -> None:
+        """Check that there is something to climb with."""
+        for name in ("n_starts", "n_steps", "step_size"):
+            if not getattr(self, name) > 0:
+                raise SpecError(
+                    f"Expected {name} above zero; got {getattr(self, name)!r}."
+                )
+
+    def climb(
+        self,
+        objective: Expansion,
+        starts: Float[Array, "q s d"],
+        lower: Float[Array, " d"],
+        upper: Float[Array, " d"],
+    ) -> Float[Array, "q d"]:
+        """Climb from every start, and return each context's best point."""
+        # Paper: the last iterate of each start. A fixed step can go downhill, so the
+        # best point on the way counts; starts outside the box are projected first.
+        a = np.clip(starts, lower, upper)
+        best, highest = a.copy(), np.full(a.shape[:2], -np.inf)
+        for step in range(self.n_steps + 1):
+            value, gradient = objective.value_and_gradient(a)
+            better = value > highest
+            best[better], highest[better] = a[better], value[better]
+            if step < self.n_steps:
+                a = np.clip(a + self.step_size * gradient, lower, upper)
+        winner = highest.argmax(axis=1)
+        return best[np.arange(len(best)), winner]
+
+
+def top_starts(
+    omega: Float[Array, "q n"], actions: Float[Array, "n d"], n_starts: int
+) -> Float[Array, "q s d"]:
+    r"""Start at the records with the largest positive weights :math:`\omega_i(x)`."""
+    # Paper: does not say what happens without enough positive weights. The record of
+    # the largest weight then stands in for the others, positive or not.
+    k = min(n_starts, omega.shape[1])
+    top = np.argpartition(-omega, k - 1, axis=1)[:, :k]
+    order = np.argsort(-np.take_along_axis(omega, top, axis=1), axis=1, kind="stable")
+    top = np.take_along_axis(top, order, axis=1)
+    positive = np.take_along_axis(omega, top, axis=1) > 0
+    return actions[np.where(positive, top, top[:, :1])]

@@ -1,0 +1,88 @@
+"""Doing nothing: the yardstick of every table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from forestall.arrays import Array
+from forestall.decisions import Assessment
+from forestall.kernels import Gaussian, median_bandwidth
+from forestall.method import Method, Policy
+from forestall.observations import Observations, good_records
+from forestall.problem import Problem
+from forestall.ridge import Belief, Ridge
+from forestall.support import Horizon
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoAction(Method):
+    r"""Leave everything to its natural course, and estimate where that leads.
+
+    Args:
+        bandwidth: The width on contexts, as a multiple of their median distance.
+        penalty: The penalty :math:`\lambda_x`.
+    """
+
+    bandwidth: float = 1.0
+    penalty: float = 1e-4
+
+    def fit(self, problem: Problem, history: Any) -> NoActionPolicy:
+        """Learn how likely a good outcome is without action."""
+        data = Observations.read(problem, history)
+        kernel = Gaussian(median_bandwidth(data.x, self.bandwidth))
+        ridge = Ridge.of(kernel(data.x, data.x), self.penalty)
+        return NoActionPolicy(
+            problem=problem,
+            schema=data.schema,
+            horizon=Horizon.of(data.schema.context, data.x),
+            data=data,
+            kernel=kernel,
+            ridge=ridge,
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NoActionPolicy(Policy):
+    """Always leaves; what it calls an action is the usual one."""
+
+    data: Observations
+    kernel: Gaussian
+    ridge: Ridge
+
+    def for_region(self, desired: Any) -> NoActionPolicy:
+        """Ask for another desired region, without fitting anew."""
+        problem = replace(self.problem, desired=desired)
+        good = good_records(problem.region, self.data.y_raw)
+        return replace(self, problem=problem, data=replace(self.data, good=good))
+
+    def answer(
+        self, x: Float[Array, "q d_x"], a: Float[Array, "q d_a"] | None
+    ) -> Assessment:
+        """Estimate the natural course, whatever the actions."""
+        if a is None:
+            usual = np.clip(0.0, self.schema.lower, self.schema.upper)
+            a = np.tile(usual, (len(x), 1))
+        good = self.data.good.astype(float)
+        alpha = self.ridge.solve(good)
+        belief = Belief.of(
+            alpha,
+            self.kernel(self.data.x, x),
+            np.ones(len(x)),
+            self.ridge,
+            float(good @ alpha) / len(good),
+        )
+        context = self.horizon.support
+        return Assessment(
+            a,
+            belief.mean,
+            belief.lower,
+            belief.upper,
+            belief.mean,
+            np.full(len(x), np.nan),
+            context.score(x),
+            context.extrapolates(x),
+        )

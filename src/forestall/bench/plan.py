@@ -1,0 +1,302 @@
+"""Plans: what a benchmark runs, as a TOML file says it."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import inspect
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from forestall import tasks
+from forestall.bench.results import COLUMNS
+from forestall.bench.score import Trial
+from forestall.errors import ForestallError, PlanError, TaskError, nearest
+from forestall.method import Method
+
+REQUIRED = ("name", "tasks", "methods", "seeds", "n", "contexts", "draws")
+OPTIONAL = ("problem", "seed")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Plan:
+    """Every method on every task, for several seeds and contexts.
+
+    Args:
+        name: What the results are called.
+        tasks: Names that :func:`forestall.tasks.get` knows.
+        methods: The methods, by the label that the tables print.
+        seeds: One history and one set of contexts is drawn for each.
+        n: Records in each history.
+        contexts: Contexts for each seed.
+        draws: Monte Carlo draws behind each true success.
+        problem: ``"order"`` tells the methods the order of the variables only,
+            ``"graph"`` the true graph as well.
+        seed: What all random numbers come from.
+        source: The file that the plan was read from.
+    """
+
+    name: str
+    tasks: Sequence[str]
+    methods: Mapping[str, Method]
+    seeds: Sequence[int]
+    n: int
+    contexts: int
+    draws: int
+    problem: Literal["order", "graph"] = "order"
+    seed: int = 0
+    source: Path | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """Check every field once."""
+        if not isinstance(self.name, str) or not re.fullmatch(r"[\w.-]+", self.name):
+            raise PlanError(
+                f"Expected a name of letters, digits, '.', '_' and '-', because the "
+                f"results are called by it; got {self.name!r}."
+            )
+        object.__setattr__(self, "tasks", _known_tasks(self.tasks))
+        object.__setattr__(self, "methods", _labelled(self.methods))
+        object.__setattr__(self, "seeds", _seeds(self.seeds))
+        for name in ("n", "contexts", "draws"):
+            _whole(name, getattr(self, name), least=1)
+        _whole("seed", self.seed, least=0)
+        if self.problem not in ("order", "graph"):
+            raise PlanError(
+                f"Expected problem = 'order' or 'graph'; got {self.problem!r}."
+            )
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Plan:
+        """Read a plan from a TOML file."""
+        try:
+            values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise PlanError(
+                f"Expected a plan file in TOML; could not read {str(path)!r}: {error}."
+            ) from error
+        except tomllib.TOMLDecodeError as error:
+            raise PlanError(
+                f"Expected TOML in {str(path)!r}; got text that is none: {error}."
+            ) from error
+        return replace(cls.from_dict(values), source=Path(path).absolute())
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Plan:
+        """Make a plan from plain values, as a TOML file holds them."""
+        known = (*REQUIRED, *OPTIONAL)
+        for key in values:
+            if key not in known:
+                raise PlanError(
+                    f"Expected the keys {', '.join(known)} in a plan; got {key!r}."
+                    f"{nearest(key, known)}"
+                )
+        absent = [key for key in REQUIRED if key not in values]
+        if absent:
+            raise PlanError(
+                f"Expected the keys {', '.join(REQUIRED)} in a plan; missing: "
+                f"{', '.join(absent)}."
+            )
+        given = {**values, "methods": read_methods(values["methods"])}
+        if _is_whole(given["seeds"]):
+            given["seeds"] = range(given["seeds"])
+        return cls(**given)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the plan as plain values, every hyperparameter spelt out."""
+        return {
+            "name": self.name,
+            "tasks": list(self.tasks),
+            "seeds": list(self.seeds),
+            "n": self.n,
+            "contexts": self.contexts,
+            "draws": self.draws,
+            "problem": self.problem,
+            "seed": self.seed,
+            "methods": {k: _plain_method(m) for k, m in self.methods.items()},
+        }
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells this plan's results from those of another, whatever its name."""
+        told = {**self.to_dict(), "name": None, "columns": COLUMNS}
+        text = json.dumps(told, sort_keys=True, default=repr)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def default_out(self) -> Path:
+        """Where the results go when nobody says."""
+        file = f"{self.name}.csv"
+        if self.source is not None and self.source.parent.name == "plans":
+            return self.source.parent.parent / "results" / file
+        return Path(file)
+
+    def trials(self) -> Iterator[Trial]:
+        """Go through the tasks and seeds, in the order of the plan."""
+        for task in self.tasks:
+            for seed in self.seeds:
+                yield Trial(
+                    task=task,
+                    seed=seed,
+                    n=self.n,
+                    contexts=self.contexts,
+                    draws=self.draws,
+                    problem=self.problem,
+                    entropy=self.seed,
+                )
+
+
+def read_methods(tables: Any) -> dict[str, Method]:
+    """Make the methods that ``[methods.label]`` tables describe."""
+    if not isinstance(tables, Mapping) or not tables:
+        raise PlanError(
+            f"Expected at least one table [methods.label] with method = "
+            f"'NestedRehearsal' or another; got {tables!r}."
+        )
+    return {label: read_method(label, table) for label, table in tables.items()}
+
+
+def read_method(label: str, table: Any) -> Method:
+    """Make one method from its class's name and its hyperparameters."""
+    if not isinstance(table, Mapping) or not isinstance(table.get("method"), str):
+        raise PlanError(
+            f"Expected method = '...' in [methods.{label}], naming one of "
+            f"{', '.join(known_methods())}; got {table!r}."
+        )
+    known = known_methods()
+    if table["method"] not in known:
+        raise PlanError(
+            f"Expected one of the methods {', '.join(known)} in [methods.{label}]; "
+            f"got {table['method']!r}.{nearest(table['method'], known)}"
+        )
+    given = {key: value for key, value in table.items() if key != "method"}
+    method: Method = _build(known[table["method"]], given, f"[methods.{label}]")
+    return method
+
+
+def known_methods() -> dict[str, type[Method]]:
+    """The methods that a plan can name, from forestall and forestall.baselines."""
+    modules = (import_module("forestall"), import_module("forestall.baselines"))
+    found = {k: getattr(module, k) for module in modules for k in module.__all__}
+    return {
+        name: value
+        for name, value in found.items()
+        if inspect.isclass(value)
+        and issubclass(value, Method)
+        and not inspect.isabstract(value)
+    }
+
+
+def _build(cls: type[Any], given: Mapping[str, Any], where: str) -> Any:
+    """Make a dataclass from plain values; what is wrong with them is a PlanError."""
+    names = [f.name for f in fields(cls) if f.init]
+    for key in given:
+        if key not in names:
+            raise PlanError(
+                f"Expected {cls.__name__} in {where} to get hyperparameters from "
+                f"{', '.join(names) or 'none at all'}; got {key!r}."
+                f"{nearest(key, names)}"
+            )
+    hints = get_type_hints(cls)
+    values = {
+        key: _fitting(hints[key], value, f"{key!r} of {where}")
+        for key, value in given.items()
+    }
+    try:
+        return cls(**values)
+    except (ForestallError, TypeError, ValueError) as error:
+        raise PlanError(f"In {where}: {error}") from error
+
+
+def _fitting(hint: Any, value: Any, where: str) -> Any:
+    """Turn a TOML value into what the hint asks for, where TOML cannot say it."""
+    options = get_args(hint) if get_origin(hint) not in (None, Mapping) else (hint,)
+    if _is_whole(value) and float in options and int not in options:
+        return float(value)
+    if isinstance(value, dict):
+        records: dict[str, type[Any]] = {
+            o.__name__: o for o in options if isinstance(o, type) and is_dataclass(o)
+        }
+        if records:
+            return _record(records, value, where)
+        for option in options:
+            if get_origin(option) is not None and len(get_args(option)) == 2:
+                inner = get_args(option)[1]
+                return {k: _fitting(inner, v, where) for k, v in value.items()}
+    return value
+
+
+def _record(
+    records: Mapping[str, type[Any]], value: Mapping[str, Any], where: str
+) -> Any:
+    if len(records) == 1:
+        return _build(next(iter(records.values())), value, where)
+    kind = str(value.get("type"))
+    if kind not in records:
+        raise PlanError(
+            f"Expected type = one of {', '.join(records)} in {where}; got {kind!r}."
+        )
+    rest = {k: v for k, v in value.items() if k != "type"}
+    return _build(records[kind], rest, where)
+
+
+def _plain_method(method: Method) -> dict[str, Any]:
+    plain = {"method": type(method).__name__}
+    return {**plain, **dataclasses.asdict(method)} if is_dataclass(method) else plain
+
+
+def _known_tasks(names: Any) -> tuple[str, ...]:
+    if isinstance(names, str) or not isinstance(names, Sequence) or not names:
+        raise PlanError(
+            f"Expected tasks as a list of names, from {', '.join(tasks.names())}; "
+            f"got {names!r}."
+        )
+    for name in names:
+        try:
+            tasks.get(name)
+        except TaskError as error:
+            raise PlanError(str(error)) from error
+    return _distinct("tasks", names)
+
+
+def _labelled(methods: Any) -> dict[str, Method]:
+    if not isinstance(methods, Mapping) or not methods:
+        raise PlanError(f"Expected at least one method, by its label; got {methods!r}.")
+    for label, method in methods.items():
+        if not isinstance(method, Method):
+            raise PlanError(
+                f"Expected a method for the label {label!r}; got {method!r}."
+            )
+    return dict(methods)
+
+
+def _seeds(seeds: Any) -> tuple[int, ...]:
+    if isinstance(seeds, str) or not isinstance(seeds, Sequence) or not len(seeds):
+        raise PlanError(
+            f"Expected seeds as a number of them or as a list; got {seeds!r}."
+        )
+    return _distinct("seeds", [_whole("seeds", seed, least=0) for seed in seeds])
+
+
+def _distinct(name: str, values: Sequence[Any]) -> tuple[Any, ...]:
+    twice = [v for i, v in enumerate(values) if v in values[:i]]
+    if twice:
+        raise PlanError(f"Expected every one of {name} once; got {twice[0]!r} again.")
+    return tuple(values)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _whole(name: str, value: Any, *, least: int) -> int:
+    if not _is_whole(value) or value < least:
+        raise PlanError(
+            f"Expected {name} as a whole number of {least} or more; got {value!r}."
+        )
+    return int(value)

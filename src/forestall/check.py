@@ -1,0 +1,310 @@
+"""What can be learned from a history: shares, ranges, and how freely actions varied."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from forestall.arrays import Array
+from forestall.cells import Cells
+from forestall.encoding import Categorical
+from forestall.identify import Identification
+from forestall.kernels import Gaussian, median_bandwidth
+from forestall.observations import Observations
+from forestall.problem import Problem
+from forestall.region import Polytope
+from forestall.table import Table
+
+# Beyond this many records the regression of an action is settled well enough.
+REGRESSED = 1_000
+PENALTIES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
+REACH_SDS = 3.0
+
+THIN_REACH = 0.5
+RARE = 0.05
+MANY_DROPPED = 0.2
+
+
+@dataclass(frozen=True)
+class Met:
+    """How many records meet one constraint."""
+
+    constraint: str
+    share: float
+
+
+@dataclass(frozen=True)
+class Range:
+    """What the records hold of one variable, in the user's unit.
+
+    Args:
+        name: The variable.
+        role: Its role in the problem.
+        minimum: Its smallest value; None for a category.
+        median: Its median.
+        maximum: Its largest value.
+        levels: Records for each level of a category; empty for a number.
+    """
+
+    name: str
+    role: str
+    minimum: float | None = None
+    median: float | None = None
+    maximum: float | None = None
+    levels: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How freely history varied one action.
+
+    Args:
+        action: The action.
+        lower: The lowest feasible value.
+        upper: The highest feasible value.
+        minimum: The smallest value in history.
+        maximum: The largest.
+        inside: The share of records in the feasible interval.
+        deviation: The standard deviation given contexts and adjusted covariates.
+        spread: That deviation as a share of the action's whole standard deviation.
+        reach: The share of the feasible interval within three such deviations of what
+            was usual, averaged over the records.
+    """
+
+    action: str
+    lower: float
+    upper: float
+    minimum: float
+    maximum: float
+    inside: float
+    deviation: float
+    spread: float
+    reach: float
+
+    @property
+    def thin(self) -> bool:
+        """Whether most of the feasible interval is out of history's reach."""
+        return self.reach < THIN_REACH
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """Whether a history can answer a problem, and how well.
+
+    Args:
+        problem: The question.
+        identification: What is adjusted for, and whether that is enough.
+        records: The number of complete records.
+        dropped: The number left out because of gaps.
+        good: The share of records with a desired outcome.
+        constraints: The share that meets each constraint.
+        inside: The share of records with all actions in their feasible intervals.
+        ranges: What the records hold of each variable.
+        overlaps: How freely history varied each action.
+    """
+
+    problem: Problem
+    identification: Identification
+    records: int
+    dropped: int
+    good: float
+    constraints: tuple[Met, ...]
+    inside: float
+    ranges: tuple[Range, ...]
+    overlaps: tuple[Overlap, ...]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What to know before trusting the answers; empty when nothing is amiss."""
+        told = [_bias_text(self.identification), _dropped_text(self)]
+        if self.good < RARE:
+            told.append(
+                f"Only {self.good:.1%} of the records are good: little to learn from. "
+                f"Add records, or relax a constraint."
+            )
+        told += [_overlap_text(each) for each in self.overlaps]
+        return [text for text in told if text]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give everything as plain lists, numbers and text."""
+        verdict = self.identification
+        return {
+            "usable": True,
+            "problem": self.problem.to_dict(),
+            "identification": asdict(verdict),
+            "records": self.records,
+            "dropped": self.dropped,
+            "good": self.good,
+            "constraints": [asdict(each) for each in self.constraints],
+            "inside": self.inside,
+            "variables": [asdict(each) for each in self.ranges],
+            "overlap": [{**asdict(each), "thin": each.thin} for each in self.overlaps],
+            "warnings": self.warnings,
+        }
+
+
+def check(problem: Problem, history: Any) -> Report:
+    """Check a history against its problem and say what can be learned from it.
+
+    Args:
+        problem: The question.
+        history: A table, a dict of arrays, or the path of a file.
+    """
+    identification = problem.identification()
+    table = Table.read(history)
+    data = Observations.read(problem, table)
+    cells = _complete(table.select(problem.variables, "the history"))
+    a = np.column_stack([cells[name].numbers() for name in problem.actions])
+    bounds = data.schema.bounds
+    inside = (a >= bounds[:, 0]) & (a <= bounds[:, 1])
+    return Report(
+        problem,
+        identification,
+        data.n,
+        data.dropped,
+        float(data.good.mean()),
+        _met(problem.region, data.y_raw),
+        float(inside.all(axis=1).mean()),
+        tuple(_range(problem, data, cells[name]) for name in problem.variables),
+        _overlaps(data, identification.adjusted, a),
+    )
+
+
+def _complete(cells: Mapping[str, Cells]) -> dict[str, Cells]:
+    keep = ~np.any([each.gaps for each in cells.values()], axis=0)
+    return {name: each.keep(keep) for name, each in cells.items()}
+
+
+def _met(region: Polytope, y: Float[Array, "n d"]) -> tuple[Met, ...]:
+    return tuple(
+        Met(text, float(_rows_of(region, text).contains(y).mean()))
+        for text in dict.fromkeys(region.texts)
+    )
+
+
+def _rows_of(region: Polytope, text: str) -> Polytope:
+    rows = [k for k, each in enumerate(region.texts) if each == text]
+    M, b, strict = region.normals[rows], region.offsets[rows], region.strict[rows]
+    return Polytope(M, b, strict, names=region.names)
+
+
+def _range(problem: Problem, data: Observations, cells: Cells) -> Range:
+    role = next(r for r, names in vars(problem.roles).items() if cells.name in names)
+    columns = (*data.schema.context.columns, *data.schema.covariates.columns)
+    kinds = {column.name: column for column in columns}
+    if hasattr(kinds.get(cells.name), "levels"):
+        counts = Counter(cells.labels())
+        levels = kinds[cells.name].levels  # type: ignore[attr-defined]
+        return Range(
+            cells.name, role, levels={str(level): counts[level] for level in levels}
+        )
+    values = cells.numbers()
+    ends = (float(f(values)) for f in (np.min, np.median, np.max))
+    return Range(cells.name, role, *ends)
+
+
+def _overlaps(
+    data: Observations, adjusted: tuple[str, ...], a: Float[Array, "n d_a"]
+) -> tuple[Overlap, ...]:
+    given = np.concatenate([data.x, data.covariate_columns(adjusted)], axis=1)
+    rows = np.linspace(0, data.n - 1, min(data.n, REGRESSED)).astype(int)
+    residuals = left_out_residuals(given[rows], data.a[rows])
+    return tuple(
+        _overlap(name, data, k, a[:, k], rows, residuals[:, k])
+        for k, name in enumerate(data.schema.actions.names)
+    )
+
+
+def _overlap(
+    name: str,
+    data: Observations,
+    k: int,
+    values: Float[Array, " n"],
+    rows: Array,
+    residuals: Float[Array, " m"],
+) -> Overlap:
+    lower, upper = data.schema.bounds[k]
+    scale = data.schema.actions.scales[k]
+    spread = float(np.sqrt((residuals**2).mean()))
+    usual = values[rows] - scale * residuals
+    slack = REACH_SDS * spread * scale
+    low, high = np.maximum(lower, usual - slack), np.minimum(upper, usual + slack)
+    return Overlap(
+        name,
+        float(lower),
+        float(upper),
+        float(values.min()),
+        float(values.max()),
+        float(((values >= lower) & (values <= upper)).mean()),
+        spread * float(scale),
+        min(1.0, spread),
+        float((np.maximum(high - low, 0.0) / (upper - lower)).mean()),
+    )
+
+
+def left_out_residuals(
+    z: Float[Array, "n d"], a: Float[Array, "n d_a"]
+) -> Float[Array, "n d_a"]:
+    """Predict each record's actions from the others, by whatever predicts best.
+
+    For each action the best of its mean, a linear fit and kernel ridge fits; whether an
+    action is pinned down by the context must not hinge on one family of functions.
+    """
+    fits = [_ridge_left_out(np.zeros((len(z), len(z))), a, 1.0)]
+    linear = z @ z.T
+    kernel = Gaussian(median_bandwidth(z, 1.0))(z, z)
+    for penalty in PENALTIES:
+        fits += [_ridge_left_out(K, a, penalty) for K in (linear, kernel)]
+    errors = np.array([(fit**2).mean(axis=0) for fit in fits])
+    best = errors.argmin(axis=0)
+    return np.column_stack([fits[f][:, k] for k, f in enumerate(best)])
+
+
+def _ridge_left_out(
+    K: Float[Array, "n n"], a: Float[Array, "n d_a"], penalty: float
+) -> Float[Array, "n d_a"]:
+    """Leave-one-out residuals of kernel ridge with an intercept, in closed form."""
+    n = len(K)
+    # A constant added to a kernel is an intercept that is hardly penalised.
+    inverse = np.linalg.inv(K + 1e3 + n * penalty * np.eye(n))
+    return inverse @ a / np.diag(inverse)[:, None]
+
+
+def _bias_text(verdict: Identification) -> str:
+    if verdict.nested.valid is False:
+        return f"The nested formula is biased here. {verdict.nested.explanation}"
+    if verdict.nested.valid is None and verdict.staged:
+        return f"The nested formula may be biased. {verdict.nested.explanation}"
+    return ""
+
+
+def _dropped_text(report: Report) -> str:
+    total = report.records + report.dropped
+    if report.dropped <= MANY_DROPPED * total:
+        return ""
+    return (
+        f"{report.dropped} of {total} records were dropped because of gaps. Those that "
+        f"remain may not be typical."
+    )
+
+
+def _overlap_text(overlap: Overlap) -> str:
+    if overlap.inside < RARE:
+        return (
+            f"Only {overlap.inside:.1%} of the records have {overlap.action!r} in its "
+            f"feasible interval [{overlap.lower:g}, {overlap.upper:g}]: almost any "
+            f"advice is extrapolation. Check the unit and the interval."
+        )
+    if overlap.thin:
+        return (
+            f"Thin overlap: given what is known beforehand, {overlap.action!r} varied "
+            f"by only {overlap.deviation:.3g} ({overlap.spread:.0%} of its spread), so "
+            f"history reaches {overlap.reach:.0%} of the feasible interval for a "
+            f"typical record. Advice beyond that is extrapolation."
+        )
+    return ""

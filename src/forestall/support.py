@@ -1,0 +1,150 @@
+"""How well history supports a point: its density beside that of the records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float
+from scipy.special import logsumexp
+
+from forestall.arrays import Array
+from forestall.encoding import Block, Numeric
+
+# Directions that barely vary count as if they varied this much, in standard
+# deviations: without a floor, rounding would decide what is unheard of.
+FLOOR = 0.01
+# A point less dense than this share of the records is called an extrapolation.
+UNUSUAL = 0.01
+# Numbers may leave the range of history by this share of it before that is said.
+MARGIN = 0.1
+BLOCK = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class Support:
+    """The density of whitened records, and what it is at the records themselves.
+
+    Distances are taken after whitening, so that an action which is a function of the
+    context in history, give or take a little, counts as far away as soon as it leaves
+    that little.
+
+    Args:
+        whitening: The matrix that makes the records' covariance the identity, divided
+            by the width of the density's kernel.
+        records: The whitened records.
+        levels: The log density of each record given the others, sorted.
+    """
+
+    whitening: Float[Array, "d d"]
+    records: Float[Array, "n d"]
+    levels: Float[Array, " n"]
+
+    @classmethod
+    def of(cls, v: Float[Array, "n d"]) -> Support:
+        """Learn the density of the records ``v``."""
+        n, d = v.shape
+        variance, axes = np.linalg.eigh(np.cov(v.T).reshape(d, d))
+        width = n ** (-1.0 / (d + 4))
+        whitening = axes / (width * np.sqrt(np.maximum(variance, FLOOR**2)))
+        records = v @ whitening
+        levels = np.sort(_log_density(records, records, leave_one_out=True))
+        return cls(whitening, records, levels)
+
+    def score(self, v: Float[Array, "q d"]) -> Float[Array, " q"]:
+        """Rank each point's density among the records' own, from 0 to 1."""
+        rank = np.searchsorted(self.levels, self.log_density(v), side="right")
+        return rank / len(self.levels)
+
+    def extrapolates(self, v: Float[Array, "q d"]) -> Bool[Array, " q"]:
+        """Tell which points are less dense than nearly every record."""
+        return self.score(v) < UNUSUAL
+
+    def unheard_of(self, v: Float[Array, "q d"]) -> Bool[Array, " q"]:
+        """Tell which points are far less dense than any record."""
+        # A fresh record falls below the lowest of n with probability 1/n; a factor
+        # of e^5 below it does not happen by chance.
+        return self.log_density(v) < self.levels[0] - 5.0
+
+    def log_density(self, v: Float[Array, "q d"]) -> Float[Array, " q"]:
+        """Evaluate the log density, up to a constant."""
+        return _log_density(v @ self.whitening, self.records, leave_one_out=False)
+
+
+def _log_density(
+    v: Float[Array, "q d"], records: Float[Array, "n d"], *, leave_one_out: bool
+) -> Float[Array, " q"]:
+    out = np.empty(len(v))
+    step = max(1, BLOCK // len(records))
+    norms = np.einsum("nd,nd->n", records, records)
+    for i in range(0, len(v), step):
+        part = v[i : i + step]
+        logs = part @ records.T
+        logs -= 0.5 * norms
+        logs -= 0.5 * np.einsum("qd,qd->q", part, part)[:, None]
+        if leave_one_out:
+            own = np.arange(len(part))
+            logs[own, i + own] = -np.inf
+        out[i : i + step] = logsumexp(logs, axis=1)
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class Horizon:
+    """What contexts history has seen, to tell which new ones are unheard of.
+
+    Args:
+        support: The density of the historical contexts.
+        names: The variable behind each array column.
+        numeric: Which columns are numbers.
+        lower: The smallest value of each column, standardised.
+        upper: The largest value of each column.
+        mean: The mean of each column in the user's unit.
+        scale: The standard deviation of each column in the user's unit.
+    """
+
+    support: Support
+    names: tuple[str, ...]
+    numeric: Bool[Array, " d"]
+    lower: Float[Array, " d"]
+    upper: Float[Array, " d"]
+    mean: Float[Array, " d"]
+    scale: Float[Array, " d"]
+
+    @classmethod
+    def of(cls, block: Block, x: Float[Array, "n d"]) -> Horizon:
+        """Learn from the historical contexts."""
+        numeric = [
+            isinstance(c, Numeric) for c in block.columns for _ in range(c.width)
+        ]
+        names = [c.name for c in block.columns for _ in range(c.width)]
+        return cls(
+            Support.of(x),
+            tuple(names),
+            np.array(numeric, dtype=bool),
+            x.min(axis=0),
+            x.max(axis=0),
+            block.means,
+            block.scales,
+        )
+
+    def remarks(self, x: Float[Array, "q d"]) -> list[str | None]:
+        """Say of each context why it is far outside history, if it is."""
+        margin = MARGIN * (self.upper - self.lower)
+        outside = (x < self.lower - margin) | (x > self.upper + margin)
+        outside &= self.numeric
+        strange = self.support.unheard_of(x) if len(x) else np.zeros(0, dtype=bool)
+        return [
+            self._outside(row, int(out.argmax()))
+            if out.any()
+            else ("no record has a context like this one." if odd else None)
+            for row, out, odd in zip(x, outside, strange, strict=True)
+        ]
+
+    def _outside(self, x: Float[Array, " d"], j: int) -> str:
+        seen = np.array([x[j], self.lower[j], self.upper[j]])
+        value, lower, upper = self.mean[j] + self.scale[j] * seen
+        return (
+            f"{self.names[j]} = {value:.4g} lies outside the range {lower:.4g} to "
+            f"{upper:.4g} of history."
+        )
