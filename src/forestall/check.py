@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -22,7 +22,9 @@ from forestall.table import Table
 
 # Beyond this many records the regression of an action is settled well enough.
 REGRESSED = 1_000
-PENALTIES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
+PENALTIES = (1e1, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
+# A constant added to a kernel is an intercept; a large one is hardly penalised.
+INTERCEPT = 1e4
 REACH_SDS = 3.0
 
 THIN_REACH = 0.5
@@ -196,16 +198,14 @@ def _rows_of(region: Polytope, text: str) -> Polytope:
 def _range(problem: Problem, data: Observations, cells: Cells) -> Range:
     role = next(r for r, names in vars(problem.roles).items() if cells.name in names)
     columns = (*data.schema.context.columns, *data.schema.covariates.columns)
-    kinds = {column.name: column for column in columns}
-    if hasattr(kinds.get(cells.name), "levels"):
+    column = next((c for c in columns if c.name == cells.name), None)
+    if isinstance(column, Categorical):
         counts = Counter(cells.labels())
-        levels = kinds[cells.name].levels  # type: ignore[attr-defined]
-        return Range(
-            cells.name, role, levels={str(level): counts[level] for level in levels}
-        )
+        levels = {str(level): counts[level] for level in column.levels}
+        return Range(cells.name, role, levels=levels)
     values = cells.numbers()
-    ends = (float(f(values)) for f in (np.min, np.median, np.max))
-    return Range(cells.name, role, *ends)
+    low, middle, high = np.quantile(values, [0.0, 0.5, 1.0]).tolist()
+    return Range(cells.name, role, low, middle, high)
 
 
 def _overlaps(
@@ -252,27 +252,23 @@ def left_out_residuals(
 ) -> Float[Array, "n d_a"]:
     """Predict each record's actions from the others, by whatever predicts best.
 
-    For each action the best of its mean, a linear fit and kernel ridge fits; whether an
-    action is pinned down by the context must not hinge on one family of functions.
+    For each action the best of linear and kernel ridge fits, down to hardly more than
+    its mean: whether the rest pins an action down must not hinge on one family.
     """
-    fits = [_ridge_left_out(np.zeros((len(z), len(z))), a, 1.0)]
-    linear = z @ z.T
     kernel = Gaussian(median_bandwidth(z, 1.0))(z, z)
-    for penalty in PENALTIES:
-        fits += [_ridge_left_out(K, a, penalty) for K in (linear, kernel)]
-    errors = np.array([(fit**2).mean(axis=0) for fit in fits])
-    best = errors.argmin(axis=0)
+    fits = [*_ridge_left_out(z @ z.T, a), *_ridge_left_out(kernel, a)]
+    best = np.array([(fit**2).mean(axis=0) for fit in fits]).argmin(axis=0)
     return np.column_stack([fits[f][:, k] for k, f in enumerate(best)])
 
 
 def _ridge_left_out(
-    K: Float[Array, "n n"], a: Float[Array, "n d_a"], penalty: float
-) -> Float[Array, "n d_a"]:
-    """Leave-one-out residuals of kernel ridge with an intercept, in closed form."""
-    n = len(K)
-    # A constant added to a kernel is an intercept that is hardly penalised.
-    inverse = np.linalg.inv(K + 1e3 + n * penalty * np.eye(n))
-    return inverse @ a / np.diag(inverse)[:, None]
+    K: Float[Array, "n n"], a: Float[Array, "n d_a"]
+) -> Iterator[Float[Array, "n d_a"]]:
+    """Leave-one-out residuals of kernel ridge for every penalty, in closed form."""
+    s, V = np.linalg.eigh(K + INTERCEPT)
+    for penalty in PENALTIES:
+        d = 1.0 / (np.maximum(s, 0.0) + len(K) * penalty)
+        yield V @ (d[:, None] * (V.T @ a)) / (V**2 @ d)[:, None]
 
 
 def _bias_text(verdict: Identification) -> str:

@@ -44,7 +44,7 @@ class Gaussian:
 
 def gram(v: Float[Array, "n d"], c: Float[Array, "m d"]) -> Float[Array, "n m"]:
     """Evaluate the Gaussian kernel of width one, in one array and in place."""
-    if v.shape[1] == 0:
+    if not c.size:
         return np.ones((len(v), len(c)))
     # Distances lose digits to cancellation far from the origin, so move there first.
     centre = c.mean(axis=0)
@@ -52,8 +52,6 @@ def gram(v: Float[Array, "n d"], c: Float[Array, "m d"]) -> Float[Array, "n m"]:
     rows = v @ c.T
     rows -= 0.5 * np.einsum("nd,nd->n", v, v)[:, None]
     rows -= 0.5 * np.einsum("md,md->m", c, c)[None, :]
-    # Rounding can leave a distance slightly negative.
-    np.minimum(rows, 0.0, out=rows)
     return np.exp(rows, out=rows)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
@@ -22,7 +22,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "Cloud", "Curve", "curves", "outcomes", "panels", "smoothing"]
+__all__ = [
+    "COLOURS",
+    "Cloud",
+    "Curve",
+    "curves",
+    "limits_of",
+    "outcomes",
+    "panels",
+    "smoothing",
+]
 
 # Okabe and Ito's palette: told apart by colour-blind readers, and in grey by lightness.
 COLOURS = {
@@ -65,7 +74,6 @@ class Curve:
         colour: A key of :data:`COLOURS`, or any colour of matplotlib.
         dashed: Whether the line is dashed.
         peak: The action and the value to mark; None marks nothing.
-        peak_label: What to write at the mark.
     """
 
     label: str
@@ -73,7 +81,6 @@ class Curve:
     colour: str
     dashed: bool = False
     peak: tuple[float, float] | None = None
-    peak_label: str = ""
 
 
 def _matplotlib() -> ModuleType:
@@ -103,18 +110,28 @@ def panels(n: int, *, width: float = 4.2, height: float = 3.9) -> Figure:
     return figure
 
 
-def outcomes(axes: Axes, region: Polytope, clouds: Sequence[Cloud]) -> Axes:
+def outcomes(
+    axes: Axes,
+    region: Polytope,
+    clouds: Sequence[Cloud],
+    limits: tuple[Array, Array] | None = None,
+) -> Axes:
     """Scatter two outcomes with the desired region shaded.
 
     Args:
         axes: Where to draw.
         region: The desired region, of two outcomes.
         clouds: What to scatter, each with its share inside.
+        limits: The lower left and upper right corner to show; by default what
+            :func:`limits_of` finds.
     """
     _check_two_dimensional(region)
+    (left, bottom), (right, top) = limits or limits_of(region, clouds)
+    axes.set(xlim=(left, right), ylim=(bottom, top))
     for cloud, marker in zip(clouds, MARKERS * len(clouds), strict=False):
         axes.scatter(
-            *cloud.points.T,
+            cloud.points[:, 0],
+            cloud.points[:, 1],
             s=9,
             marker=marker,
             color=_colour(cloud.colour),
@@ -122,11 +139,23 @@ def outcomes(axes: Axes, region: Polytope, clouds: Sequence[Cloud]) -> Axes:
             linewidths=0,
             label=f"{cloud.label}: {cloud.share:.1%} inside",
         )
-    _limit(axes, np.concatenate([cloud.points for cloud in clouds]), region)
     shade(axes, region)
     axes.set_xlabel(_words(region.names[0]))
     axes.set_ylabel(_words(region.names[1]))
     return _legend(axes)
+
+
+def limits_of(region: Polytope, clouds: Sequence[Cloud]) -> tuple[Array, Array]:
+    """Find corners that show nearly all points and the edges of the region."""
+    points = np.concatenate([cloud.points for cloud in clouds])
+    # A straggler must not squeeze the rest.
+    low, high = np.quantile(points, [0.002, 0.998], axis=0)
+    for m, b in zip(region.normals, region.offsets, strict=True):
+        j = int(np.abs(m).argmax())
+        if np.isclose(abs(m[j]), 1.0):
+            low[j], high[j] = min(low[j], b / m[j]), max(high[j], b / m[j])
+    pad = 0.06 * (high - low)
+    return low - pad, high + pad
 
 
 def shade(axes: Axes, region: Polytope) -> Axes:
@@ -136,17 +165,26 @@ def shade(axes: Axes, region: Polytope) -> Axes:
     box = np.array([[left, bottom], [right, bottom], [right, top], [left, top]])
     corners = clip(box, region)
     if len(corners):
-        colour = _colour("region")
         patch = _matplotlib().patches.Polygon(
-            corners, facecolor=colour, alpha=0.12, linewidth=0, zorder=0
+            corners,
+            facecolor=_colour("region"),
+            alpha=0.12,
+            linewidth=0,
+            zorder=0,
+            label="desired region",
         )
-        edge = _matplotlib().patches.Polygon(
-            corners, fill=False, edgecolor=colour, linewidth=1.2, zorder=1
-        )
-        patch.set_label("desired region")
         axes.add_patch(patch)
-        axes.add_patch(edge)
+        _draw_edges(axes, corners, region)
     return axes
+
+
+def _draw_edges(axes: Axes, corners: Float[Array, "k 2"], region: Polytope) -> None:
+    """Draw the sides that a constraint makes, not those where the axes end."""
+    on = np.isclose(region.slack(corners), 0.0, atol=1e-9)
+    for i in range(len(corners)):
+        if (on[i - 1] & on[i]).any():
+            side = corners[[i - 1, i]]
+            axes.plot(*side.T, color=_colour("region"), lw=1.4, zorder=1)
 
 
 def clip(corners: Float[Array, "m 2"], region: Polytope) -> Float[Array, "k 2"]:
@@ -176,7 +214,7 @@ def curves(axes: Axes, grid: Float[Array, " m"], lines: Sequence[Curve]) -> Axes
         style = "--" if line.dashed else "-"
         axes.plot(grid, line.values, style, color=colour, lw=2, label=line.label)
         if line.peak is not None:
-            _mark(axes, line.peak, line.peak_label, colour)
+            _mark(axes, line.peak, colour)
     axes.set_xlim(float(grid[0]), float(grid[-1]))
     return _legend(axes)
 
@@ -222,41 +260,18 @@ def _legend(axes: Axes) -> Axes:
         fontsize=9,
         frameon=False,
         handlelength=1.6,
+        markerscale=1.8,
         labelspacing=0.35,
     )
-    for handle in legend.legend_handles:
+    for handle in filter(None, legend.legend_handles):
         handle.set_alpha(max(0.3, handle.get_alpha() or 1.0))
     return axes
 
 
-def _mark(axes: Axes, peak: tuple[float, float], label: str, colour: Any) -> None:
+def _mark(axes: Axes, peak: tuple[float, float], colour: str) -> None:
     a, value = peak
     axes.axvline(a, color=colour, lw=1, ls=":", zorder=1)
     axes.plot([a], [value], "o", color=colour, ms=7, mec="white", mew=1.2, zorder=5)
-    axes.annotate(
-        label,
-        (a, value),
-        xytext=(0, 9),
-        textcoords="offset points",
-        ha="center",
-        fontsize=9,
-        color=colour,
-        fontweight="bold",
-        zorder=6,
-    )
-
-
-def _limit(axes: Axes, points: Float[Array, "n 2"], region: Polytope) -> None:
-    """Show nearly all points; a straggler must not squeeze the rest."""
-    low, high = np.quantile(points, [0.002, 0.998], axis=0)
-    pad = 0.08 * (high - low)
-    # A boundary parallel to an axis is to be seen even where no point reaches it.
-    for m, b in zip(region.normals, region.offsets, strict=True):
-        j = int(np.abs(m).argmax())
-        if np.isclose(abs(m[j]), 1.0):
-            low[j], high[j] = min(low[j], b / m[j]), max(high[j], b / m[j])
-    axes.set_xlim(low[0] - pad[0], high[0] + pad[0])
-    axes.set_ylim(low[1] - pad[1], high[1] + pad[1])
 
 
 def _cut(

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import tomli_w
 
 from forestall.errors import SpecError, nearest
@@ -27,6 +26,13 @@ from forestall.spec import (
     read_order,
     read_region,
 )
+
+if TYPE_CHECKING:
+    Names = Sequence[str]
+    Intervals = Mapping[str, tuple[float, float]]
+else:
+    # Whatever a user passes is checked by us, with our own words.
+    Names = Intervals = Any
 
 FIELDS = (
     "context",
@@ -77,15 +83,15 @@ class Problem:
         given    credit_score
     """
 
-    context: Sequence[str]
-    actions: Mapping[str, Sequence[float]]
-    outcomes: Sequence[str]
+    context: Names
+    actions: Intervals
+    outcomes: Names
     desired: Any
-    covariates: Sequence[str] = ()
+    covariates: Names = ()
     order: Any = None
     graph: Any = None
-    categorical: Sequence[str] = ()
-    missing: Literal["error", "drop"] = "error"
+    categorical: Names = ()
+    missing: str = "error"
 
     def __post_init__(self) -> None:
         """Check every field once, so that the rest of the library may trust them."""
@@ -105,7 +111,7 @@ class Problem:
         self._check_ordered()
         self.region.require_interior()
         if not isinstance(self.graph, tuple):
-            # A graph that contradicts the roles or the order is an error of the problem.
+            # Roles that the order or the graph contradicts are an error here.
             self.identification()
 
     def _check_missing(self) -> None:
@@ -177,6 +183,10 @@ class Problem:
 
     def identification(self) -> Identification:
         """Say what is adjusted for, and whether that is enough."""
+        return self._identification
+
+    @cached_property
+    def _identification(self) -> Identification:
         graph = self.one_graph()
         return identify(self.roles, self.order if graph else self.tiers, graph)
 
@@ -221,7 +231,7 @@ class Problem:
             "context": list(self.context),
             "covariates": list(self.covariates),
             "outcomes": list(self.outcomes),
-            "desired": _plain_desired(self.desired, self.region),
+            "desired": list(dict.fromkeys(self.region.texts)),
             "order": self.order and [list(tier) for tier in self.order],
             "graph": _plain_graph(self.graph),
             "categorical": list(self.categorical),
@@ -263,13 +273,6 @@ class Problem:
         """Every field that is set, as it would be written."""
         fields = ", ".join(f"{k}={v!r}" for k, v in self.to_dict().items())
         return f"Problem({fields})"
-
-
-def _plain_desired(desired: Any, region: Polytope) -> Any:
-    if isinstance(desired, Sequence) and all(isinstance(c, str) for c in desired):
-        return list(desired)
-    plain = {"normals": region.normals.tolist(), "offsets": region.offsets.tolist()}
-    return {**plain, "strict": np.asarray(region.strict).tolist()}
 
 
 def _plain_graph(graph: Any) -> str | list[str] | None:

@@ -167,20 +167,7 @@ def check_categorical(categorical: Sequence[str], roles: Roles) -> None:
 
 
 def read_region(desired: Any, outcomes: tuple[str, ...]) -> Polytope:
-    """Read the desired region from text, arrays, or a mapping of arrays."""
-    if isinstance(desired, Mapping):
-        unknown = set(desired) - {"normals", "offsets", "strict"}
-        if unknown or not {"normals", "offsets"} <= set(desired):
-            raise SpecError(
-                f"Expected 'normals', 'offsets' and perhaps 'strict' in desired; got "
-                f"{', '.join(map(repr, desired))}."
-            )
-        return Polytope.from_arrays(
-            np.asarray(desired["normals"]),
-            np.asarray(desired["offsets"]),
-            outcomes,
-            desired.get("strict"),
-        )
+    """Read the desired region from text or arrays."""
     if isinstance(desired, Polytope):
         return Polytope.from_arrays(
             desired.normals, desired.offsets, outcomes, desired.strict

@@ -55,21 +55,10 @@ class Plan:
 
     def __post_init__(self) -> None:
         """Check every field once."""
-        if not isinstance(self.name, str) or not re.fullmatch(r"[\w.-]+", self.name):
-            raise PlanError(
-                f"Expected a name of letters, digits, '.', '_' and '-', because the "
-                f"results are called by it; got {self.name!r}."
-            )
+        _check_plain(vars(self))
         object.__setattr__(self, "tasks", _known_tasks(self.tasks))
         object.__setattr__(self, "methods", _labelled(self.methods))
         object.__setattr__(self, "seeds", _seeds(self.seeds))
-        for name in ("n", "contexts", "draws"):
-            _whole(name, getattr(self, name), least=1)
-        _whole("seed", self.seed, least=0)
-        if self.problem not in ("order", "graph"):
-            raise PlanError(
-                f"Expected problem = 'order' or 'graph'; got {self.problem!r}."
-            )
 
     @classmethod
     def from_file(cls, path: str | Path) -> Plan:
@@ -102,6 +91,7 @@ class Plan:
                 f"Expected the keys {', '.join(REQUIRED)} in a plan; missing: "
                 f"{', '.join(absent)}."
             )
+        _check_plain(values)
         given = {**values, "methods": read_methods(values["methods"])}
         if _is_whole(given["seeds"]):
             given["seeds"] = range(given["seeds"])
@@ -149,6 +139,21 @@ class Plan:
                     problem=self.problem,
                     entropy=self.seed,
                 )
+
+
+def _check_plain(values: Mapping[str, Any]) -> None:
+    """Check the values that are plain text and numbers."""
+    name, problem = values["name"], values.get("problem", "order")
+    if not isinstance(name, str) or not re.fullmatch(r"[\w.-]+", name):
+        raise PlanError(
+            f"Expected a name of letters, digits, '.', '_' and '-', because the "
+            f"results are called by it; got {name!r}."
+        )
+    for key in ("n", "contexts", "draws"):
+        _whole(key, values[key], least=1)
+    _whole("seed", values.get("seed", 0), least=0)
+    if problem not in ("order", "graph"):
+        raise PlanError(f"Expected problem = 'order' or 'graph'; got {problem!r}.")
 
 
 def read_methods(tables: Any) -> dict[str, Method]:

@@ -237,7 +237,8 @@ def to_markdown(summaries: Sequence[Summary]) -> str:
     shown = {**WHICH, **WORTH, **HONESTY}
     heads = "| " + " | ".join(shown) + " |"
     rule = "|" + "|".join("---" if name in WHICH else "--:" for name in shown) + "|"
-    lines = [f"| {' | '.join(_cells(shown, each))} |" for each in summaries]
+    rows = ([cell.replace("|", "\\|") for cell in _cells(shown, s)] for s in summaries)
+    lines = [f"| {' | '.join(cells)} |" for cells in rows]
     told = "\n\n".join(notes(summaries)).replace("*", "\\*")
     return "\n".join([heads, rule, *lines, "", told]) + "\n"
 
@@ -245,7 +246,7 @@ def to_markdown(summaries: Sequence[Summary]) -> str:
 def to_rich(summaries: Sequence[Summary]) -> Group:
     """Render summaries for the terminal: worth, then honesty and time, then notes."""
     told = Text("\n".join(notes(summaries)), style="dim")
-    return Group(_narrow(WORTH, summaries), _narrow(HONESTY, summaries), told)
+    return Group(_narrow(WORTH, summaries), "", _narrow(HONESTY, summaries), "", told)
 
 
 def _narrow(columns: Mapping[str, Show], summaries: Sequence[Summary]) -> Table:

@@ -11,7 +11,6 @@ from forestall.arrays import Array
 
 N_SCREENED = 1024
 N_STARTS = 16
-N_NEIGHBOURS = 32
 N_ROUNDS = 6
 RADIUS = 0.2
 
@@ -58,7 +57,8 @@ def _screen(d: int) -> Float[Array, "m d"]:
 
 def _steps(d: int) -> Float[Array, "m d"]:
     # The first step stays: closing in never loses what was found.
-    return np.concatenate([np.zeros((1, d)), 2.0 * _sobol(d, N_NEIGHBOURS) - 1.0])
+    around = 2.0 * _sobol(d, 4 * 2 ** min(d, 3)) - 1.0
+    return np.concatenate([np.zeros((1, d)), around])
 
 
 def _sobol(d: int, n: int) -> Float[Array, "n d"]:

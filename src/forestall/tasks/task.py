@@ -161,9 +161,12 @@ class Task:
         self, noise: Noise, x: Mapping[str, float], a: Float[Array, "m d"]
     ) -> Float[Array, " m"]:
         n = len(next(iter(noise.values())))
-        blocks = np.array_split(a, min(len(a), -(-len(a) * n // BLOCK)))
-        shares = (self._share(noise, {**x, **self._columns(b)}) for b in blocks)
-        return np.concatenate(list(shares))
+        blocks = np.array_split(a, max(1, min(len(a), len(a) * n // BLOCK)))
+        fixed = ({**x, **self._columns(block)} for block in blocks)
+        shares = [self._share(noise, f) for f in fixed]
+        # What no action influences has one share for all of them.
+        pairs = zip(shares, blocks, strict=True)
+        return np.concatenate([np.broadcast_to(s, len(b)) for s, b in pairs])
 
     def _columns(self, a: Float[Array, "m d"]) -> dict[str, Float[Array, "m 1"]]:
         return {name: a[:, [j]] for j, name in enumerate(self.problem.actions)}
@@ -180,7 +183,7 @@ class Task:
             used = zip(m, self.problem.outcomes, strict=True)
             y = sum(c * values[name] for c, name in used if c != 0.0)
             good = good & (y < b if strict else y <= b)
-        return good.mean(axis=-1)
+        return np.asarray(good.mean(axis=-1))
 
     def _report(
         self, x: Mapping[str, float], a: Float[Array, " d"]
@@ -222,9 +225,9 @@ class Task:
 
     def _action(self, action: Row) -> dict[str, float]:
         values = _by_name(action, list(self.problem.actions), "action")
-        return {k: float(self._inside(k, np.array(v))) for k, v in values.items()}
+        return {k: float(self._inside(k, np.array([v]))[0]) for k, v in values.items()}
 
-    def _inside(self, name: str, a: Array) -> Array:
+    def _inside(self, name: str, a: Float[Array, " m"]) -> Float[Array, " m"]:
         lower, upper = self.problem.actions[name]
         # Undoing a standardisation may leave the box by a rounding error.
         slack = 1e-9 * (upper - lower)
@@ -232,7 +235,7 @@ class Task:
         if out.any():
             raise TaskError(
                 f"Expected the action {name!r} in [{lower:g}, {upper:g}]; got "
-                f"{a[out].flat[0]:g}. Keep it inside its feasible interval."
+                f"{a[out][0]:g}. Keep it inside its feasible interval."
             )
         return np.clip(a, lower, upper)
 

@@ -1,0 +1,269 @@
+"""Laws that hold for every method on every small world."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from forestall import (
+    ConditionalRehearsal,
+    DataError,
+    Decisions,
+    ExtrapolationWarning,
+    NestedRehearsal,
+    Problem,
+    baselines,
+)
+from worlds import LENDING, WORLDS, contexts_of, lending
+
+METHODS = [NestedRehearsal(), ConditionalRehearsal(), baselines.NoAction()]
+CASES = [(method, world) for method in METHODS for world in WORLDS]
+FIELDS = ("actions", "probability", "lower", "upper", "no_action", "support")
+
+
+def name_of(value):
+    return value if isinstance(value, str) else type(value).__name__
+
+
+@pytest.fixture(params=CASES, ids=lambda c: f"{name_of(c[0])}-{c[1]}")
+def fitted(request):
+    method, world = request.param
+    problem, history = WORLDS[world]
+    records = history(120)
+    return method, problem, records, method.fit(problem, records)
+
+
+def test_recommends_only_feasible_values_of_known_actions(fitted):
+    _, problem, records, policy = fitted
+    told = policy.recommend(contexts_of(problem, records, slice(0, 30)))
+    box = np.array(list(problem.actions.values()))
+    assert told.actions.shape == (30, len(box))
+    assert (told.actions >= box[:, 0]).all()
+    assert (told.actions <= box[:, 1]).all()
+    assert set(told[0].actions) == set(problem.actions)
+
+
+def test_probabilities_are_probabilities_and_intervals_contain_them(fitted):
+    _, problem, records, policy = fitted
+    told = policy.recommend(contexts_of(problem, records, slice(0, 30)))
+    for name in ("probability", "no_action", "support", "lower", "upper"):
+        values = getattr(told, name)
+        assert values.shape == (30,)
+        assert ((values >= 0) & (values <= 1)).all()
+    assert (told.lower <= told.probability).all()
+    assert (told.probability <= told.upper).all()
+    assert set(told.verdict) <= {"act", "leave", "abstain"}
+    assert all(told.reason)
+
+
+def test_fitting_twice_gives_equal_answers(fitted):
+    method, problem, records, policy = fitted
+    contexts = contexts_of(problem, records, slice(0, 10))
+    first, second = policy.recommend(contexts), method.fit(problem, records)
+    for name in FIELDS:
+        again = getattr(second.recommend(contexts), name)
+        assert np.array_equal(getattr(first, name), again)
+
+
+def test_the_order_of_the_records_does_not_matter(fitted):
+    method, problem, records, policy = fitted
+    shuffle = np.random.default_rng(5).permutation(120)
+    other = method.fit(problem, {k: v[shuffle] for k, v in records.items()})
+    contexts = contexts_of(problem, records, slice(0, 10))
+    for name in FIELDS:
+        np.testing.assert_allclose(
+            getattr(policy.recommend(contexts), name),
+            getattr(other.recommend(contexts), name),
+            atol=1e-6,
+        )
+
+
+def test_each_context_is_answered_as_if_it_were_alone(fitted):
+    _, problem, records, policy = fitted
+    contexts = contexts_of(problem, records, slice(0, 5))
+    together = policy.recommend(contexts)
+    for i in range(5):
+        alone = policy.recommend({k: float(v[i]) for k, v in contexts.items()})
+        for name in FIELDS:
+            np.testing.assert_allclose(
+                getattr(alone, name)[0], getattr(together, name)[i], atol=1e-7
+            )
+
+
+def test_large_batches_are_answered_as_small_ones(fitted):
+    _, problem, records, policy = fitted
+    rows = np.arange(1100) % 120
+    told = policy.recommend(contexts_of(problem, records, rows))
+    few = policy.recommend(contexts_of(problem, records, slice(0, 120)))
+    assert len(told) == 1100
+    np.testing.assert_allclose(told.probability, few.probability[rows], atol=1e-9)
+
+
+def test_no_contexts_give_no_decisions(fitted):
+    _, problem, records, policy = fitted
+    told = policy.recommend(contexts_of(problem, records, slice(0, 0)))
+    assert len(told) == 0
+    assert told.actions.shape == (0, len(problem.actions))
+    assert list(told) == []
+
+
+def test_evaluating_the_recommendation_says_the_same(fitted):
+    _, problem, records, policy = fitted
+    contexts = contexts_of(problem, records, slice(0, 10))
+    told = policy.recommend(contexts)
+    again = policy.evaluate(contexts, told.actions)
+    for name in FIELDS:
+        np.testing.assert_allclose(getattr(told, name), getattr(again, name), atol=1e-9)
+    assert again.verdict == told.verdict
+    np.testing.assert_allclose(
+        policy.probability(contexts, told.actions), told.probability, atol=1e-9
+    )
+
+
+def test_one_mapping_of_actions_is_meant_for_every_context(fitted):
+    _, problem, records, policy = fitted
+    contexts = contexts_of(problem, records, slice(0, 4))
+    middle = {k: (lo + hi) / 2 for k, (lo, hi) in problem.actions.items()}
+    told = policy.evaluate(contexts, middle)
+    np.testing.assert_allclose(told.actions, [list(middle.values())] * 4)
+
+
+def test_inputs_stay_untouched(fitted):
+    method, problem, records, _ = fitted
+    frame = pd.DataFrame(records)
+    contexts = frame[list(problem.context)].head(5)
+    before = frame.copy(), contexts.copy()
+    method.fit(problem, frame).recommend(contexts).to_frame()
+    pd.testing.assert_frame_equal(frame, before[0])
+    pd.testing.assert_frame_equal(contexts, before[1])
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table, dict])
+def test_the_same_kind_of_table_comes_out(fitted, make):
+    _, problem, records, policy = fitted
+    contexts = make(contexts_of(problem, records, slice(0, 3)))
+    frame = policy.recommend(contexts).to_frame()
+    assert type(frame) is type(contexts)
+    columns = (
+        list(frame)
+        if isinstance(frame, dict)
+        else list(getattr(frame, "column_names", None) or frame.columns)
+    )
+    assert columns == [
+        *problem.actions,
+        "probability",
+        "lower",
+        "upper",
+        "no_action",
+        "support",
+        "extrapolates",
+        "verdict",
+        "reason",
+    ]
+
+
+def test_a_context_of_which_nothing_can_be_said_abstains_alone(fitted):
+    _, problem, records, policy = fitted
+    contexts = contexts_of(problem, records, slice(0, 3))
+    name = problem.context[0]
+    contexts[name] = contexts[name].copy()
+    contexts[name][1] = np.nan
+    with pytest.warns(ExtrapolationWarning, match="1 of 3 contexts cannot be read"):
+        told = policy.recommend(contexts)
+    assert told.verdict[1] == "abstain"
+    assert name in told.reason[1]
+    assert np.isnan(told.probability[1])
+    assert told.support[1] == 0
+    box = np.array(list(problem.actions.values()))
+    assert ((told.actions[1] >= box[:, 0]) & (told.actions[1] <= box[:, 1])).all()
+    whole = policy.recommend(contexts_of(problem, records, slice(0, 3)))
+    for row in (0, 2):
+        assert told.verdict[row] == whole.verdict[row]
+        assert told.probability[row] == pytest.approx(whole.probability[row], abs=1e-9)
+
+
+def test_a_context_far_outside_history_is_warned_about_and_said(fitted):
+    _, problem, records, policy = fitted
+    contexts = contexts_of(problem, records, slice(0, 2))
+    name = problem.context[0]
+    contexts[name] = contexts[name] + np.array([0.0, 1e4])
+    with pytest.warns(ExtrapolationWarning, match=f"{name} = .* outside the range"):
+        told = policy.recommend(contexts)
+    assert told.extrapolates[1]
+    assert "extrapolation" in told.reason[1]
+    assert told.verdict[1] != "act"
+
+
+def test_contexts_of_history_raise_no_warning(fitted):
+    _, problem, records, policy = fitted
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        policy.recommend(contexts_of(problem, records, slice(None)))
+
+
+def test_a_missing_context_column_is_an_error_with_the_nearest_name(fitted):
+    _, problem, records, policy = fitted
+    contexts = contexts_of(problem, records, slice(0, 2))
+    first = problem.context[0]
+    contexts[first + "_"] = contexts.pop(first)
+    with pytest.raises(DataError, match=f"Did you mean '{first}_'"):
+        policy.recommend(contexts)
+
+
+def test_no_action_always_leaves():
+    policy = baselines.NoAction().fit(LENDING, lending(100))
+    told = policy.recommend(contexts_of(LENDING, lending(20, seed=3), slice(None)))
+    assert set(told.verdict) == {"leave"}
+    assert np.array_equal(told.probability, told.no_action)
+
+
+def test_categories_and_booleans_matter_and_unknown_ones_abstain():
+    rng = np.random.default_rng(0)
+    n = 300
+    sector = rng.choice(["farm", "shop"], n)
+    owner = rng.random(n) < 0.5
+    rate = rng.normal(0, 1, n)
+    sign = np.where(sector == "farm", 1.0, -1.0)
+    y = sign * rate + 0.3 * owner + rng.normal(0, 0.2, n)
+    history = {"sector": sector, "owner": owner, "rate": rate, "y": y}
+    problem = Problem(
+        context=["sector", "owner"],
+        actions={"rate": (-2.0, 2.0)},
+        outcomes=["y"],
+        desired=["y >= 0.8"],
+    )
+    policy = NestedRehearsal().fit(problem, history)
+    contexts = {"sector": ["farm", "shop", "bank"], "owner": [True, False, True]}
+    with pytest.warns(ExtrapolationWarning, match="'bank', which no record has"):
+        told = policy.recommend(contexts)
+    assert told.actions[0, 0] > 0.5
+    assert told.actions[1, 0] < -0.5
+    assert told.verdict == ["act", "act", "abstain"]
+    assert "'farm', 'shop'" in told.reason[2]
+
+
+def test_a_decision_prints_as_a_sentence():
+    policy = NestedRehearsal().fit(LENDING, lending(400))
+    told = policy.recommend(contexts_of(LENDING, lending(30, seed=2), slice(None)))
+    assert "act" in told.verdict
+    sentence = str(told[told.verdict.index("act")])
+    assert sentence.startswith("Set rate to ")
+    assert "a good outcome becomes" in sentence
+    assert str(told).count("\n") == 10
+    assert str(told).endswith("... and 20 more")
+    assert isinstance(told, Decisions)
+
+
+def test_where_the_action_does_nothing_no_improvement_is_claimed():
+    rng = np.random.default_rng(1)
+    n = 500
+    x, a = rng.normal(size=(2, n))
+    history = {"x": x, "a": a, "y": x + rng.normal(0, 1, n)}
+    problem = Problem(
+        context=["x"], actions={"a": (-1.0, 1.0)}, outcomes=["y"], desired=["y >= 0"]
+    )
+    told = NestedRehearsal().fit(problem, history).recommend({"x": x[:50]})
+    assert told.verdict.count("act") <= 5
