@@ -6,7 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 
-.PHONY: install demo test check lint types doctest smoke bench clean
+.PHONY: install demo test check lint types doctest smoke bench-speed clean
 
 install: .venv/.installed-dev
 
@@ -30,6 +30,10 @@ doctest: .venv/.installed-dev
 
 smoke: .venv/.installed-dev
 	$(BIN)/forestall bench benchmarks/plans/smoke.toml --out .venv/smoke.csv --fresh
+
+# Ratios of two measurements in one run; on a quiet machine.
+bench-speed: .venv/.installed-dev
+	$(BIN)/python benchmarks/speed/batch.py
 
 clean:
 	rm -rf .venv build dist forestall-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -95,17 +95,28 @@ class Nested:
         v = reach * np.array([rbf(c, a, self.sigma_a) for c in self.a])
         return prior - v @ self.inverse_h @ v
 
-    def best(self, x, lower, upper, n_starts, step_size, n_steps):
+    def best(self, x, lower, upper, ascent):
         """Climb from the top positive weights; the best point on the way counts."""
         omega = self.omega(x)
-        ranked = sorted(range(len(omega)), key=lambda i: -omega[i])[:n_starts]
-        starts = [i for i in ranked if omega[i] > 0] or ranked[:1]
-        best, highest = None, -math.inf
-        for i in starts:
-            a = np.clip(self.a[i], lower, upper)
-            for _ in range(n_steps + 1):
-                value = self.J(omega, a)
-                if value > highest:
-                    best, highest = a, value
-                a = np.clip(a + step_size * self.gradient(omega, a), lower, upper)
-        return best
+        ranked = sorted(range(len(omega)), key=lambda i: -omega[i])[: ascent.n_starts]
+        # The largest weight stands in for those that are not positive.
+        chosen = [i if omega[i] > 0 else ranked[0] for i in ranked]
+        climbers = [Climber(np.clip(self.a[i], lower, upper)) for i in chosen]
+        for step in range(ascent.n_steps + 1):
+            for climber in climbers:
+                climber.look(self.J(omega, climber.a))
+                rise = ascent.step_size * self.gradient(omega, climber.a)
+                climber.a = np.clip(climber.a + rise, lower, upper)
+            if ascent.halve_every and (step + 1) % ascent.halve_every == 0:
+                climbers.sort(key=lambda climber: -climber.highest)
+                climbers = climbers[: (len(climbers) + 1) // 2]
+        return max(climbers, key=lambda climber: climber.highest).best
+
+
+class Climber:
+    def __init__(self, a):
+        self.a, self.best, self.highest = a, a, -math.inf
+
+    def look(self, value):
+        if value > self.highest:
+            self.best, self.highest = self.a, value

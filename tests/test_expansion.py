@@ -143,6 +143,16 @@ def test_more_steps_never_end_lower(expansion, rng):
     assert (np.diff(np.stack(ends), axis=0) >= 0).all()
 
 
+def test_giving_up_laggards_ends_as_high_where_the_best_start_leads(expansion):
+    peak = expansion.centres[expansion.weights.argmax(axis=1)]
+    starts = np.concatenate([peak[:, None], peak[:, None] + 50.0], axis=1)
+    wide = np.full(2, 100.0)
+    ends = [
+        Ascent(halve_every=h).climb(expansion, starts, -wide, wide) for h in (None, 5)
+    ]
+    np.testing.assert_allclose(ends[0], ends[1], atol=1e-12)
+
+
 def test_ascent_finds_the_top_of_a_single_bump():
     bump = Expansion(Gaussian(np.ones(1)), np.array([[0.3]]), np.array([[1.0]]))
     ascent = Ascent(n_steps=200, step_size=0.5)
@@ -169,7 +179,7 @@ def test_fewer_records_than_starts_are_fine():
     assert np.array_equal(top_starts(omega, actions, 20), [[[0.0], [1.0]]])
 
 
-@pytest.mark.parametrize("name", ["n_starts", "n_steps", "step_size"])
+@pytest.mark.parametrize("name", ["n_starts", "n_steps", "step_size", "halve_every"])
 def test_an_ascent_without_steps_is_refused(name):
     value = 0.0 if name == "step_size" else 0
     with pytest.raises(SpecError, match=f"Expected {name} above zero; got"):

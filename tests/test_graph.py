@@ -387,6 +387,7 @@ class TestDrawing:
             THREE.draw(roles={"z1": "actoin"})
 
     def test_without_matplotlib_the_extra_is_named(self, monkeypatch):
-        monkeypatch.setitem(sys.modules, "matplotlib.textpath", None)
+        monkeypatch.delitem(sys.modules, "forestall.drawing", raising=False)
+        monkeypatch.setitem(sys.modules, "matplotlib", None)
         with pytest.raises(MissingExtraError, match=r"forestall\[plots\]"):
             THREE.draw()

@@ -17,14 +17,8 @@ from hypothesis import strategies as st
 
 from forestall.errors import GraphError, SpecError
 from forestall.graph import RehearsalGraph
-from forestall.identify import (
-    Criterion,
-    Roles,
-    _resolved,
-    identify,
-    m_separated,
-    open_path,
-)
+from forestall.identify import Criterion, Roles, identify, resolved
+from forestall.separation import m_separated, open_path
 
 BERMUDA = (
     "digraph { Light -> Temp -> Sal; Sal -> {DIC TA};"
@@ -178,7 +172,7 @@ class TestKnownStructures:
         cause = [("x", v) for v in ("a", "b", "m", "n")]
         clique = [(u, v) for u in "abmn" for v in "abmn" if u < v]
         graph = RehearsalGraph([*cause, ("m", "y"), ("b", "y")], clique)
-        left = _resolved(graph, roles("x", "m n", "a b")).alter(["a", "b"])
+        left = resolved(graph, roles("x", "m n", "a b")).alter(["a", "b"])
         assert str(left) == str(graph.alter(["a", "b"]))
 
     def test_a_context_that_is_an_actions_mate_counts_as_seen_first(self):

@@ -13,7 +13,10 @@ ORDER = [
     "files",
     "constraint",
     "region",
+    "dot",
+    "drawing",
     "graph",
+    "separation",
     "identify",
     "spec",
     "problem",
@@ -37,6 +40,7 @@ ORDER = [
     "plots",
     "check",
     "demo",
+    "screen",
     "cli",
     "__main__",
 ]

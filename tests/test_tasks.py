@@ -316,6 +316,7 @@ def test_what_no_action_influences_has_one_success_for_all():
     )
     nodes = (Node(v, normal(1.0)) for v in ("x", "a", "y"))
     task = Task("idle", problem, StructuralModel(tuple(nodes)))
+    assert set(task.graph.nodes) == {"x", "a", "y"}
     p = task.successes({"x": 0.0}, np.array([[0.0], [1.0]]), 1_000, seed=0)
     assert p[0] == p[1] == task.success({"x": 0.0}, None, 1_000, seed=0)
 

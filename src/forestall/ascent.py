@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from forestall.arrays import Array
 from forestall.errors import SpecError
@@ -20,19 +20,20 @@ class Ascent:
         n_starts: The number of starts :math:`K`.
         step_size: The rate :math:`\nu`, in standardised actions.
         n_steps: The number of steps :math:`T`, which the paper leaves open.
+        halve_every: After so many steps the worse half of the starts is given up;
+            ``None`` keeps them all to the end, as the paper does.
     """
 
     n_starts: int = 20
     step_size: float = 0.2
     n_steps: int = 50
+    halve_every: int | None = 5
 
     def __post_init__(self) -> None:
         """Check that there is something to climb with."""
-        for name in ("n_starts", "n_steps", "step_size"):
-            if not getattr(self, name) > 0:
-                raise SpecError(
-                    f"Expected {name} above zero; got {getattr(self, name)!r}."
-                )
+        for name, value in vars(self).items():
+            if value is not None and not value > 0:
+                raise SpecError(f"Expected {name} above zero; got {value!r}.")
 
     def climb(
         self,
@@ -43,17 +44,24 @@ class Ascent:
     ) -> Float[Array, "q d"]:
         """Climb from every start, and return each context's best point."""
         # Paper: the last iterate of each start. A fixed step can go downhill, so the
-        # best point on the way counts; starts outside the box are projected first.
+        # best point on the way counts; starts outside the box are projected first; and
+        # half of the starts go whenever it is clear which lag behind.
         a = np.clip(starts, lower, upper)
-        best, highest = a.copy(), np.full(a.shape[:2], -np.inf)
+        best, highest = a, np.full(a.shape[:2], -np.inf)
         for step in range(self.n_steps + 1):
             value, gradient = objective.value_and_gradient(a)
-            better = value > highest
-            best[better], highest[better] = a[better], value[better]
-            if step < self.n_steps:
-                a = np.clip(a + self.step_size * gradient, lower, upper)
-        winner = highest.argmax(axis=1)
-        return best[np.arange(len(best)), winner]
+            best = np.where((value > highest)[..., None], a, best)
+            highest = np.maximum(value, highest)
+            a = np.clip(a + self.step_size * gradient, lower, upper)
+            if self.halve_every and (step + 1) % self.halve_every == 0:
+                order = np.argsort(-highest, axis=1, kind="stable")
+                kept = order[:, : (order.shape[1] + 1) // 2]
+                a, best, highest = (_taken(v, kept) for v in (a, best, highest))
+        return _taken(best, highest.argmax(axis=1)[:, None])[:, 0]
+
+
+def _taken(v: Float[Array, "q s ..."], rows: Int[Array, "q k"]) -> Array:
+    return np.take_along_axis(v, rows.reshape(*rows.shape, *[1] * (v.ndim - 2)), axis=1)
 
 
 def top_starts(

@@ -93,17 +93,18 @@ def _plain_warnings() -> Iterator[None]:
         yield
 
 
-def _show_version(wanted: bool) -> None:
+def _show_version(wanted: bool) -> bool:
     if wanted:
         from forestall import __version__
 
         print(f"forestall {__version__}")
         raise typer.Exit
+    return wanted
 
 
 @app.callback()
 def _forestall(
-    version: Annotated[  # noqa: ARG001
+    version: Annotated[
         bool,
         typer.Option(
             "--version",
@@ -129,7 +130,7 @@ def demo(
     study: Annotated[
         bool,
         typer.Option(
-            "--study", help="Compare both estimators over 10 histories (half a minute)."
+            "--study", help="Compare both estimators over 10 histories (a minute)."
         ),
     ] = False,
     figure: Annotated[

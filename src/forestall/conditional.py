@@ -12,8 +12,8 @@ from forestall.nested import KernelRehearsal
 class ConditionalRehearsal(KernelRehearsal):
     r"""The single estimator of :math:`E[w_\eta(Y) \mid x, a]`, without adjustment.
 
-    It mistakes what goes along with an action for what the action does wherever a
-    covariate influences both the action and the outcome. It is here to be compared with.
+    It mistakes what goes along with an action for what the action does, wherever a
+    covariate influences both the action and the outcome: here to be compared with.
     """
 
     def adjusted(self, identification: Identification) -> tuple[str, ...]:

@@ -24,14 +24,14 @@ KNOWN = 0.25
 
 @dataclass(frozen=True, eq=False)
 class Assessment:
-    """What a policy thinks of one action for each context; actions standardised.
+    r"""What a policy thinks of one action for each context; actions standardised.
 
     Args:
         actions: The actions assessed.
-        probability: The estimate of :math:`P(Y \\in S \\mid x, do(a))`.
+        probability: The estimate of :math:`P(Y \in S \mid x, do(a))`.
         lower: The lower end of its 90 % interval; NaN without one.
         upper: The upper end.
-        no_action: The estimate of :math:`P(Y \\in S \\mid x)`.
+        no_action: The estimate of :math:`P(Y \in S \mid x)`.
         gain_lower: The 5 % quantile of the improvement over no action; NaN without.
         support: How usual the context and action are in history, 0 to 1.
         extrapolates: Whether they are hardly ever seen there.

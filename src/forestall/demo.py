@@ -287,12 +287,12 @@ def _trial(
     found = []
     for method in (ConditionalRehearsal, NestedRehearsal):
         policy = method(bandwidth=width).fit(bank().problem, history)
-        chosen = (_rate(_sharpened(policy, eta).recommend(x)) for eta in sharpness)
+        chosen = (_rate(sharpened(policy, eta).recommend(x)) for eta in sharpness)
         found.append([success(x, rate) for rate in chosen])
     return found
 
 
-def _sharpened(policy: KernelPolicy, eta: float) -> KernelPolicy:
+def sharpened(policy: KernelPolicy, eta: float) -> KernelPolicy:
     """Ask with another eta: one more solve, not another fit."""
     method = replace(policy.method, sharpness=eta)
     return replace(policy, method=method).for_region(policy.problem.desired)

@@ -45,6 +45,7 @@ class MissingExtraError(ForestallError, ImportError):
     """An optional dependency that is not installed."""
 
     def __init__(self, package: str, extra: str) -> None:
+        """Say how to install the package."""
         super().__init__(
             f"Expected the package {package!r}, which is not installed. "
             f"Install it with: pip install 'forestall[{extra}]'"

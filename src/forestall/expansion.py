@@ -47,20 +47,18 @@ class Expansion:
         self, a: Float[Array, "q s d"]
     ) -> tuple[Float[Array, "q s"], Float[Array, "q s d"]]:
         """Evaluate and differentiate with one pass over the kernel's rows."""
-        q, s, _ = a.shape
+        q, s, d = a.shape
         sigma = self.kernel.bandwidth
         t, c = a / sigma, self.centres / sigma
         values, slopes = np.empty((q, s)), np.empty(a.shape)
         step = max(1, BLOCK // max(1, s * len(c)))
         for i in range(0, q, step):
             part = t[i : i + step]
-            rows = gram(part.reshape(-1, part.shape[2]), c).reshape(*part.shape[:2], -1)
+            rows = gram(part.reshape(-1, d), c).reshape(*part.shape[:2], len(c))
             rows *= self.weights[i : i + step, None, :]
             values[i : i + step] = rows.sum(axis=2)
             slopes[i : i + step] = rows @ c
-        slopes -= values[:, :, None] * t
-        slopes /= sigma
-        return values, slopes
+        return values, (slopes - values[:, :, None] * t) / sigma
 
 
 @dataclass(frozen=True, eq=False)

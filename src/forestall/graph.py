@@ -7,18 +7,16 @@ of two stated meanings, the field ``bidirected`` of :class:`RehearsalGraph`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import networkx as nx
 
-from forestall.errors import GraphError, MissingExtraError, nearest
+from forestall.dot import Pair, quoted, read_draft, vertex_name
+from forestall.errors import GraphError, nearest
 
-Pair = tuple[str, str]
 Names = str | Iterable[str]
 
 MEANINGS = ("mutual", "latent")
@@ -72,7 +70,7 @@ class RehearsalGraph:
         """Sort the edges and names, and check them."""
         arrows = {_pair(edge, "edges") for edge in edges}
         mates = {_sorted(_pair(edge, "bidirected_edges")) for edge in bidirected_edges}
-        names = {_name(v) for v in _names(nodes)}.union(*arrows, *mates)
+        names = {vertex_name(v) for v in _names(nodes)}.union(*arrows, *mates)
         object.__setattr__(self, "edges", tuple(sorted(arrows)))
         object.__setattr__(self, "bidirected_edges", tuple(sorted(mates)))
         object.__setattr__(self, "nodes", tuple(sorted(names)))
@@ -82,9 +80,12 @@ class RehearsalGraph:
     def __str__(self) -> str:
         """Write the edges in one line, isolated vertices last."""
         joined = set().union(*self.edges, *self.bidirected_edges)
-        parts = [f"{u} -> {v}" for u, v in self.edges]
-        parts += [f"{u} <-> {v}" for u, v in self.bidirected_edges]
-        return ", ".join(parts + [v for v in self.nodes if v not in joined])
+        alone = [v for v in self.nodes if v not in joined]
+        return ", ".join([f"{u} {sign} {v}" for (u, v), sign in self._signed()] + alone)
+
+    def _signed(self) -> Iterator[tuple[Pair, str]]:
+        yield from ((edge, "->") for edge in self.edges)
+        yield from ((edge, "<->") for edge in self.bidirected_edges)
 
     @staticmethod
     def read(source: object) -> RehearsalGraph:
@@ -104,14 +105,9 @@ class RehearsalGraph:
         """
         if isinstance(source, RehearsalGraph):
             return source
-        if isinstance(source, str):
-            return _read_text(source)
-        if isinstance(source, nx.Graph):
-            return _read_networkx(source)
-        raise GraphError(
-            f"Expected a graph as a RehearsalGraph, a networkx.DiGraph, or DOT or GML "
-            f"text; got {type(source).__name__}. Edges in a list make a graph by "
-            f"RehearsalGraph(edges=[('x', 'a'), ...])."
+        draft = read_draft(source)
+        return RehearsalGraph(
+            draft.edges, draft.bidirected_edges, draft.nodes, draft.bidirected
         )
 
     def check(self) -> None:
@@ -130,25 +126,21 @@ class RehearsalGraph:
 
     def _check_one_edge_per_pair(self) -> None:
         known: dict[tuple[str, ...], str] = {}
-        for edge, text, kind in self._described():
-            if edge[0] == edge[1]:
+        for (u, v), sign in self._signed():
+            text = f"{u} {sign} {v}"
+            if u == v:
                 raise GraphError(
                     f"Expected edges between two distinct vertices; got {text}. Remove "
                     f"it; a variable's own past is a vertex of its own."
                 )
-            key = (*_sorted(edge), kind if self.bidirected == "latent" else "")
+            # A hidden common cause may come on top of an influence.
+            key = (*_sorted((u, v)), sign if self.bidirected == "latent" else "")
             if key in known:
                 raise GraphError(
                     f"Expected at most one edge between two vertices; got "
-                    f"{known[key]} and {text}. {_ONE_EDGE[kind]}"
+                    f"{known[key]} and {text}. {_ONE_EDGE[sign]}"
                 )
             known[key] = text
-
-    def _described(self) -> Iterator[tuple[Pair, str, str]]:
-        for u, v in self.edges:
-            yield (u, v), f"{u} -> {v}", "directed"
-        for u, v in self.bidirected_edges:
-            yield (u, v), f"{u} <-> {v}", "bidirected"
 
     def _check_cliques_are_disjoint(self) -> None:
         home: dict[str, tuple[str, ...]] = {}
@@ -287,9 +279,12 @@ class RehearsalGraph:
         arrows = [(u, v) for u, v in self.edges if v not in altered]
         mates = [pair for pair in self.bidirected_edges if not altered & set(pair)]
         if self.bidirected == "mutual":
-            for u, v in self.bidirected_edges:
-                arrows += [(u, v)] * (u in altered and v not in altered)
-                arrows += [(v, u)] * (v in altered and u not in altered)
+            arrows += [
+                (u, v)
+                for pair in self.bidirected_edges
+                for u, v in (pair, pair[::-1])
+                if u in altered and v not in altered
+            ]
         return RehearsalGraph(arrows, mates, self.nodes, self.bidirected)
 
     do = alter
@@ -306,11 +301,11 @@ class RehearsalGraph:
             }
         """
         lines = ["bidirected=latent;"] if self.bidirected == "latent" else []
-        lines += [f"{_quoted(v)};" for v in self.nodes]
-        lines += [f"{_quoted(u)} -> {_quoted(v)};" for u, v in self.edges]
-        both = "[dir=both, style=dashed]"
+        lines += [f"{quoted(v)};" for v in self.nodes]
+        lines += [f"{quoted(u)} -> {quoted(v)};" for u, v in self.edges]
         lines += [
-            f"{_quoted(u)} -> {_quoted(v)} {both};" for u, v in self.bidirected_edges
+            f"{quoted(u)} -> {quoted(v)} [dir=both, style=dashed];"
+            for u, v in self.bidirected_edges
         ]
         return "\n".join(["digraph {", *(f"  {line}" for line in lines), "}"])
 
@@ -338,23 +333,24 @@ class RehearsalGraph:
         Returns:
             The axes.
         """
-        return _draw(self, ax, self._checked_roles(roles or {}))
+        # matplotlib is an extra, and slow to import.
+        from forestall.drawing import Scene, draw
 
-    def _checked_roles(self, roles: Mapping[str, str]) -> dict[str, str]:
-        self.known(roles)
-        for name, role in roles.items():
-            if role not in _COLOURS:
-                raise GraphError(
-                    f"Expected a role among {', '.join(_COLOURS)}; got {role!r} for "
-                    f"{name!r}.{nearest(role, _COLOURS)}"
-                )
-        return dict(roles)
+        self.known(roles or {})
+        scene = Scene(
+            self.tiers(),
+            self.cliques,
+            self.edges,
+            self.bidirected_edges,
+            self.bidirected,
+        )
+        return draw(scene, ax, roles or {})
 
 
 _ONE_EDGE = {
-    "directed": "Keep one; if the two influence each other, put the pair into "
+    "->": "Keep one; if the two influence each other, put the pair into "
     "bidirected_edges.",
-    "bidirected": "Keep one, or set bidirected='latent' if the bi-directed edge stands "
+    "<->": "Keep one, or set bidirected='latent' if the bi-directed edge stands "
     "for a hidden common cause.",
 }
 
@@ -384,13 +380,13 @@ def _read_step(step: int, source: object) -> RehearsalGraph:
 def _check_same_nodes(first: RehearsalGraph, graph: RehearsalGraph, step: int) -> None:
     lacks = [repr(v) for v in first.nodes if v not in graph.nodes]
     adds = [repr(v) for v in graph.nodes if v not in first.nodes]
-    if lacks or adds:
-        parts = [f"lacks {', '.join(lacks)}"] * bool(lacks)
-        parts += [f"adds {', '.join(adds)}"] * bool(adds)
+    both = {"lacks": lacks, "adds": adds}
+    differs = [f"{verb} {', '.join(names)}" for verb, names in both.items() if names]
+    if differs:
         raise GraphError(
             f"Expected the graphs of all time steps to have the same vertices; got "
-            f"step {step}, which {' and '.join(parts)} compared with step 0. A vertex "
-            f"without edges is given by name, nodes=[...] or 'v;' in DOT."
+            f"step {step}, which {' and '.join(differs)} compared with step 0. A "
+            f"vertex without edges is given by name, nodes=[...] or 'v;' in DOT."
         )
 
 
@@ -402,22 +398,12 @@ def _names(nodes: object) -> Iterable[object]:
     return nodes
 
 
-def _name(name: object) -> str:
-    if not isinstance(name, str) or not name:
-        raise GraphError(
-            f"Expected vertex names that are non-empty text; got {name!r} "
-            f"({type(name).__name__}). Rename it, in networkx by "
-            f"nx.relabel_nodes(graph, str)."
-        )
-    return name
-
-
 def _pair(edge: object, what: str) -> Pair:
     if not isinstance(edge, list | tuple) or len(edge) != 2:
         raise GraphError(
             f"Expected {what} as pairs of names; got {edge!r}. Write ('x', 'a')."
         )
-    return _name(edge[0]), _name(edge[1])
+    return vertex_name(edge[0]), vertex_name(edge[1])
 
 
 def _sorted(pair: Pair) -> Pair:
@@ -427,459 +413,3 @@ def _sorted(pair: Pair) -> Pair:
 
 def _braces(names: Iterable[str]) -> str:
     return "{" + ", ".join(names) + "}"
-
-
-@dataclass
-class _Draft:
-    """What a source says, before it is checked as a graph."""
-
-    nodes: set[str] = field(default_factory=set)
-    arrows: set[Pair] = field(default_factory=set)
-    mates: set[Pair] = field(default_factory=set)
-    meaning: str = "mutual"
-
-    def connect(self, u: str, v: str, attributes: Mapping[str, object]) -> None:
-        direction = str(attributes.get("dir", "forward")).lower()
-        if str(attributes.get("bidirected", "")).lower() in {"true", "1"}:
-            direction = "both"
-        if direction not in {"forward", "back", "both"}:
-            raise GraphError(
-                _UNDIRECTED.format(f"an edge {u} -> {v} [dir={direction}]")
-            )
-        edge = (v, u) if direction == "back" else (u, v)
-        (self.mates if direction == "both" else self.arrows).add(edge)
-
-    def finish(self) -> RehearsalGraph:
-        twice = {(u, v) for u, v in self.arrows if (v, u) in self.arrows and u != v}
-        arrows, mates = self.arrows - twice, self.mates | twice
-        return RehearsalGraph(arrows, mates, self.nodes, self.meaning)
-
-
-_UNDIRECTED = (
-    "Expected directed and bi-directed edges; got {}. An influence has a direction: "
-    "write a -> b, or a <-> b where both influence each other or share a hidden cause."
-)
-
-
-def _read_networkx(source: Any) -> RehearsalGraph:
-    if not source.is_directed():
-        raise GraphError(
-            _UNDIRECTED.format(f"an undirected {type(source).__name__} of networkx")
-        )
-    nodes = {_name(v) for v in source.nodes}
-    draft = _Draft(nodes, meaning=str(source.graph.get("bidirected", "mutual")))
-    for u, v, attributes in source.edges(data=True):
-        draft.connect(u, v, attributes)
-    return draft.finish()
-
-
-_GML = re.compile(
-    r"\s*(?:(?:creator|version|comment)\b[^\n]*\n\s*|#[^\n]*\n\s*)*graph\s*\[",
-    re.IGNORECASE,
-)
-
-
-def _read_text(text: str) -> RehearsalGraph:
-    return _read_gml(text) if _GML.match(text) else _DotReader(text).read()
-
-
-def _read_gml(text: str) -> RehearsalGraph:
-    try:
-        parsed = nx.parse_gml(text)
-    except (nx.NetworkXException, ValueError) as error:
-        raise GraphError(
-            f"Expected GML text with a label for each node; got text that cannot be "
-            f"read: {error}. Compare it with what networkx.generate_gml writes."
-        ) from error
-    if not parsed.is_directed():
-        raise GraphError(
-            _UNDIRECTED.format("an undirected GML graph") + " Put 'directed 1' into it."
-        )
-    return _read_networkx(parsed)
-
-
-_TOKEN = re.compile(
-    r"""(?P<skip>\s+|//[^\n]*|/\*.*?\*/|^\#[^\n]*)
-    |(?P<quoted>"(?:\\.|[^"\\])*")
-    |(?P<edge><->|->|<-|--)
-    |(?P<mark>[{}\[\];,=:])
-    |(?P<html><(?:[^<>]|<[^<>]*>)*>)
-    |(?P<word>[^\W\d][\w.]*|(?<![\w.])-?(?:\.\d+|\d+(?:\.\d*)?)(?!\w))""",
-    re.VERBOSE | re.DOTALL | re.MULTILINE,
-)
-_BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_KEYWORDS = {"graph", "digraph", "subgraph", "node", "edge", "strict"}
-
-
-def _quoted(name: str) -> str:
-    if _BARE.fullmatch(name) and name.lower() not in _KEYWORDS:
-        return name
-    return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-class _Token(NamedTuple):
-    kind: str
-    text: str
-    line: int
-
-    @property
-    def keyword(self) -> str:
-        return self.text.lower() if self.kind == "word" else ""
-
-
-def _tokens(text: str) -> Iterator[_Token]:
-    at, line = 0, 1
-    while at < len(text):
-        match = _TOKEN.match(text, at)
-        if match is None:
-            raise _unreadable(repr(text[at : at + 20]), line)
-        kind, found = str(match.lastgroup), match.group()
-        if kind == "quoted":
-            yield _Token(kind, re.sub(r'\\(["\\])', r"\1", found[1:-1]), line)
-        elif kind != "skip":
-            yield _Token(kind, found, line)
-        at, line = match.end(), line + found.count("\n")
-    yield _Token("end", "", line)
-
-
-def _unreadable(what: str, line: int) -> GraphError:
-    return GraphError(
-        f"Expected DOT text such as 'digraph {{ a -> b; c -> d [dir=both] }}', or GML "
-        f"text; got {what} on line {line}. Put names with spaces or signs into double "
-        f"quotes; of a file, give the content and not its name."
-    )
-
-
-class _DotReader:
-    """The part of the DOT language that says something about a graph's structure.
-
-    Own code and not pydot's parser, because dagitty's ``<->`` and ``<-`` are to be
-    understood in chains and between groups, and a mistake is to be named by its line.
-    """
-
-    def __init__(self, text: str) -> None:
-        self._tokens = list(_tokens(text))
-        self._at = 0
-        self._draft = _Draft()
-
-    def read(self) -> RehearsalGraph:
-        self._header()
-        self._statements({})
-        if self._next.kind != "end":
-            raise self._error()
-        return self._draft.finish()
-
-    @property
-    def _next(self) -> _Token:
-        return self._tokens[self._at]
-
-    def _error(self) -> GraphError:
-        token = self._next
-        what = "the end of the text" if token.kind == "end" else repr(token.text)
-        return _unreadable(what, token.line)
-
-    def _pop(self) -> str:
-        self._at += 1
-        return self._tokens[self._at - 1].text
-
-    def _take(self, mark: str) -> bool:
-        found = self._next.kind == "mark" and self._next.text == mark
-        self._at += found
-        return found
-
-    def _expect(self, mark: str) -> None:
-        if not self._take(mark):
-            raise self._error()
-
-    def _id(self) -> str:
-        if self._next.kind not in {"word", "quoted", "html"}:
-            raise self._error()
-        return self._pop()
-
-    def _header(self) -> None:
-        if self._next.keyword == "strict":
-            self._pop()
-        kind = self._next.keyword
-        if kind == "graph":
-            raise GraphError(_UNDIRECTED.format("an undirected DOT graph, 'graph {'"))
-        if kind not in {"digraph", "dag"}:
-            raise self._error()
-        self._draft.meaning = "latent" if kind == "dag" else "mutual"
-        self._pop()
-        if self._next.kind != "mark":
-            self._id()
-
-    def _statements(self, defaults: Mapping[str, str]) -> list[str]:
-        inherited = dict(defaults)
-        mentioned: list[str] = []
-        self._expect("{")
-        while not self._take("}"):
-            mentioned += self._statement(inherited)
-        return mentioned
-
-    def _statement(self, defaults: dict[str, str]) -> list[str]:
-        if self._take(";"):
-            return []
-        following = self._tokens[min(self._at + 1, len(self._tokens) - 1)]
-        if following.kind == "mark" and following.text == "=":
-            return self._assignment()
-        if self._next.keyword in {"graph", "node", "edge"}:
-            return self._default(defaults)
-        return self._chain(defaults)
-
-    def _assignment(self) -> list[str]:
-        key = self._id()
-        self._expect("=")
-        self._set({key: self._id()})
-        return []
-
-    def _set(self, attributes: Mapping[str, str]) -> None:
-        self._draft.meaning = attributes.get("bidirected", self._draft.meaning)
-
-    def _default(self, defaults: dict[str, str]) -> list[str]:
-        kind = self._pop().lower()
-        attributes = self._attributes()
-        if kind == "graph":
-            self._set(attributes)
-        if kind == "edge":
-            defaults.update(attributes)
-        return []
-
-    def _chain(self, defaults: Mapping[str, str]) -> list[str]:
-        groups, signs = [self._group(defaults)], []
-        while self._next.kind == "edge":
-            signs.append(self._pop())
-            groups.append(self._group(defaults))
-        attributes = {**defaults, **self._attributes()}
-        for (left, right), sign in zip(pairwise(groups), signs, strict=True):
-            for u in left:
-                for v in right:
-                    self._connect(u, sign, v, attributes)
-        return [v for group in groups for v in group]
-
-    def _connect(self, u: str, sign: str, v: str, attributes: dict[str, str]) -> None:
-        if sign == "--":
-            raise GraphError(_UNDIRECTED.format(f"the undirected edge {u} -- {v}"))
-        if sign == "<->":
-            attributes = {**attributes, "dir": "both"}
-        if sign == "<-":
-            u, v = v, u
-        self._draft.connect(u, v, attributes)
-
-    def _group(self, defaults: Mapping[str, str]) -> list[str]:
-        if self._next.keyword == "subgraph":
-            self._pop()
-            if self._next.kind != "mark":
-                self._id()
-        if self._next.kind == "mark" and self._next.text == "{":
-            return self._statements(defaults)
-        name = self._id()
-        while self._take(":"):
-            self._id()
-        self._draft.nodes.add(name)
-        return [name]
-
-    def _attributes(self) -> dict[str, str]:
-        attributes: dict[str, str] = {}
-        while self._take("["):
-            while not self._take("]"):
-                key = self._id()
-                attributes[key] = self._id() if self._take("=") else "true"
-                self._take(",") or self._take(";")
-        return attributes
-
-
-_COLOURS = {
-    "context": "#cfe2f3",
-    "covariate": "#e7e6e6",
-    "action": "#d9ead3",
-    "outcome": "#fce5cd",
-}
-_DARK, _RED = "#444444", "#b03a2e"
-_HEIGHT, _PADDING, _ROW, _GAP, _FONT = 24.0, 9.0, 44.0, 64.0, 11.0
-
-# In a column stands a vertex, or the place where edges of a vertex pass together.
-_Slot = str | tuple[str, int]
-_Columns = list[list[_Slot]]
-
-
-def _layout(graph: RehearsalGraph) -> tuple[_Columns, _Columns]:
-    """Give the columns, and for each edge the slots that it runs through."""
-    columns: _Columns = [list(tier) for tier in graph.tiers()]
-    at = {v: i for i, tier in enumerate(graph.tiers()) for v in tier}
-    routes: _Columns = []
-    for u, v in graph.edges:
-        passed: list[_Slot] = [(u, i) for i in range(at[u] + 1, at[v])]
-        for i, slot in enumerate(passed, start=at[u] + 1):
-            columns[i] += [slot] * (slot not in columns[i])
-        routes.append([u, *passed, v])
-    return _untangled(graph, columns, routes), routes
-
-
-def _untangled(graph: RehearsalGraph, columns: _Columns, routes: _Columns) -> _Columns:
-    """Order each column by the mean height of its neighbours, to and fro."""
-    links = [link for route in routes for link in pairwise(route)]
-    before, after = nx.DiGraph(links), nx.DiGraph([link[::-1] for link in links])
-    for _ in range(6):
-        columns = _swept(graph, columns, before)
-        columns = _swept(graph, columns[::-1], after)[::-1]
-    return _swept(graph, columns, before)
-
-
-def _swept(graph: RehearsalGraph, columns: _Columns, links: Any) -> _Columns:
-    height = _heights(columns)
-
-    def key(slot: _Slot) -> tuple[float, str, str]:
-        mates = graph.clique_of(slot) if isinstance(slot, str) else (slot,)
-        near = [height[w] for v in mates if v in links for w in links.pred[v]]
-        level = near or [height[v] for v in mates]
-        return (-sum(level) / len(level), str(mates), str(slot))
-
-    swept: _Columns = []
-    for column in columns:
-        swept.append(sorted(column, key=key))
-        height.update(_heights(swept[-1:]))
-    return swept
-
-
-def _heights(columns: _Columns) -> dict[_Slot, float]:
-    """Stack each column about the middle line; a passing edge needs half a row."""
-    heights: dict[_Slot, float] = {}
-    for column in columns:
-        sizes = [1.0 if isinstance(slot, str) else 0.5 for slot in column]
-        above = [sum(sizes[:i]) + size / 2 for i, size in enumerate(sizes)]
-        heights |= {v: sum(sizes) / 2 - a for v, a in zip(column, above, strict=True)}
-    return heights
-
-
-class _Box(NamedTuple):
-    """Where a slot stands, in points: its middle, and half of its width."""
-
-    x: float
-    y: float
-    half: float
-
-    @property
-    def left(self) -> tuple[float, float]:
-        return self.x - self.half, self.y
-
-    @property
-    def right(self) -> tuple[float, float]:
-        return self.x + self.half, self.y
-
-    @property
-    def top(self) -> tuple[float, float]:
-        return self.x, self.y + _HEIGHT / 2
-
-
-def _boxes(columns: _Columns, widths: Mapping[str, float]) -> dict[_Slot, _Box]:
-    """Give every slot of a column the same width, so that no edge crosses a box."""
-    boxes, x = {}, 0.0
-    for column in columns:
-        widest = max(widths[slot] for slot in column if isinstance(slot, str))
-        half = widest / 2 + _PADDING
-        for slot, height in _heights([column]).items():
-            boxes[slot] = _Box(x + half, height * _ROW, half)
-        x += 2 * half + _GAP
-    return boxes
-
-
-def _draw(graph: RehearsalGraph, ax: Any, roles: Mapping[str, str]) -> Any:
-    try:
-        from matplotlib.textpath import TextPath
-    except ImportError as error:
-        raise MissingExtraError("matplotlib", "plots") from error
-    # Names are outlines in data units, so that they fit their boxes at any size.
-    texts = {v: TextPath((0, 0), v.replace("$", r"\$"), _FONT) for v in graph.nodes}
-    widths = {v: text.get_extents().width for v, text in texts.items()}
-    columns, routes = _layout(graph)
-    boxes = _boxes(columns, widths)
-    ax = _axes(ax, boxes)
-    for route in routes:
-        ax.add_patch(_arrow(_route([boxes[slot] for slot in route]), both=False))
-    for u, v in graph.bidirected_edges:
-        ax.add_patch(_arrow(_arc(boxes[u], boxes[v]), both=True))
-    for v, text in texts.items():
-        _write(ax, boxes[v], text, _COLOURS.get(roles.get(v, ""), "white"))
-    _legend(graph, ax, roles)
-    return ax
-
-
-def _axes(ax: Any, boxes: Mapping[_Slot, _Box]) -> Any:
-    from matplotlib import pyplot
-
-    wide = max((box.right[0] for box in boxes.values()), default=0.0) + 30
-    tall = max((box.top[1] for box in boxes.values()), default=0.0) + 30
-    if ax is None:
-        size = (max(wide, 460) / 72, (2 * tall + 40) / 72)
-        ax = pyplot.figure(figsize=size, layout="constrained").add_subplot()
-    ax.set(xlim=(-10, wide), ylim=(-tall, tall), aspect="equal")
-    ax.set_axis_off()
-    return ax
-
-
-def _write(ax: Any, box: _Box, text: Any, fill: str) -> None:
-    from matplotlib.patches import FancyBboxPatch, PathPatch
-    from matplotlib.transforms import Affine2D
-
-    corner, style = (box.left[0], box.y - _HEIGHT / 2), "round,pad=0,rounding_size=6"
-    size = (2 * box.half, _HEIGHT)
-    ax.add_patch(FancyBboxPatch(corner, *size, style, fc=fill, ec=_DARK, zorder=3))
-    extents = text.get_extents()
-    start = box.x - extents.width / 2 - extents.x0
-    move = Affine2D().translate(start, box.y - 0.36 * _FONT)
-    ax.add_patch(PathPatch(move.transform_path(text), fc="black", lw=0, zorder=4))
-
-
-def _route(boxes: Sequence[_Box]) -> Any:
-    """Run from right side to left side, level across every column that is passed."""
-    from matplotlib.path import Path
-
-    points, codes = [boxes[0].right], [Path.MOVETO]
-    for box in boxes[1:]:
-        (x0, y0), (x1, y1) = points[-1], box.left
-        points += [((x0 + x1) / 2, y0), ((x0 + x1) / 2, y1), (x1, y1)]
-        codes += [Path.CURVE4] * 3
-        if box is not boxes[-1]:
-            points.append(box.right)
-            codes.append(Path.LINETO)
-    return Path(points, codes)
-
-
-def _arc(one: _Box, other: _Box) -> Any:
-    """Bow out beside the column for mates of one tier, over the top otherwise."""
-    from matplotlib.path import Path
-
-    if one.x == other.x:
-        start, end = one.right, other.right
-        reach = max(start[0], end[0]) + 14 + abs(one.y - other.y) / 4
-        bends = [(reach, start[1]), (reach, end[1])]
-    else:
-        start, end = one.top, other.top
-        peak = max(start[1], end[1]) + 30
-        bends = [(start[0], peak), (end[0], peak)]
-    return Path([start, *bends, end], [Path.MOVETO] + [Path.CURVE4] * 3)
-
-
-def _arrow(path: Any, both: bool) -> Any:
-    from matplotlib.patches import FancyArrowPatch
-
-    style, colour = ("<|-|>", _RED) if both else ("-|>", _DARK)
-    arrow = FancyArrowPatch(path=path, arrowstyle=style, color=colour, zorder=2)
-    arrow.set(mutation_scale=11, linestyle="--" if both else "-")
-    return arrow
-
-
-def _legend(graph: RehearsalGraph, ax: Any, roles: Mapping[str, str]) -> None:
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    used = [role for role in _COLOURS if role in roles.values()]
-    handles: list[Any] = [Patch(fc=_COLOURS[r], ec=_DARK, label=r) for r in used]
-    if graph.bidirected_edges:
-        mutual = graph.bidirected == "mutual"
-        label = "influence each other" if mutual else "hidden common cause"
-        handles.append(Line2D([], [], color=_RED, ls="--", label=label))
-    if handles:
-        place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0)}
-        ax.legend(handles=handles, ncols=3, frameon=False, **place)

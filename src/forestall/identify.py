@@ -9,16 +9,15 @@ the sequential back-door criterion of Pearl and Robins (1995).
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import networkx as nx
 
 from forestall.errors import GraphError, SpecError, nearest
-from forestall.graph import Names, RehearsalGraph
+from forestall.graph import RehearsalGraph
+from forestall.separation import colliders, open_path, without_edges_from
 
 Tiers = tuple[tuple[str, ...], ...]
 
@@ -75,6 +74,9 @@ class Stage:
     covariates: tuple[str, ...]
 
 
+Plan = tuple[Stage, ...]
+
+
 @dataclass(frozen=True)
 class Identification:
     """What is adjusted for, when, and whether that is enough; prints as a verdict.
@@ -96,7 +98,7 @@ class Identification:
     integrated_out: tuple[str, ...]
     nested: Criterion
     sequential: Criterion
-    stages: tuple[Stage, ...] = ()
+    stages: Plan = ()
     ignored: tuple[str, ...] = ()
     assumes: str = ""
 
@@ -120,11 +122,6 @@ class Identification:
 
 
 _VERDICT = {True: "valid", False: "biased", None: "cannot be checked"}
-
-_RECORDED = (
-    "no hidden cause influences both an action and an outcome other than through what "
-    "is recorded"
-)
 
 
 def identify(
@@ -194,7 +191,6 @@ def _by_order(roles: Roles, order: Tiers) -> Identification:
     tier = _tier_of(order)
     actions = sorted(roles.actions, key=lambda a: tier[a])
     first, last = (tier[actions[0]], tier[actions[-1]]) if actions else (0, 0)
-    adjusted = tuple(u for u in roles.covariates if tier[u] < first)
     staged = tuple(u for u in roles.covariates if first <= tier[u] < last)
     stages, seen = [], set[str]()
     for a in actions:
@@ -202,19 +198,24 @@ def _by_order(roles: Roles, order: Tiers) -> Identification:
         stages.append(Stage(a, new))
         seen.update(new)
     return Identification(
-        adjusted,
+        tuple(u for u in roles.covariates if tier[u] < first),
         staged,
         tuple(u for u in roles.covariates if tier[u] >= last),
-        _nested_by_order(roles, staged),
-        Criterion(None, None, "The order alone cannot show hidden causes."),
+        _doubt(roles, staged) if staged else _UNCHECKED,
+        _UNCHECKED,
         stages=tuple(stages),
-        assumes=f"{_RECORDED}; the order is right.",
+        assumes=_RECORDED,
     )
 
 
-def _nested_by_order(roles: Roles, staged: tuple[str, ...]) -> Criterion:
-    if not staged:
-        return Criterion(None, None, "The order alone cannot show hidden causes.")
+_UNCHECKED = Criterion(None, None, "The order alone cannot show hidden causes.")
+_RECORDED = (
+    "no hidden cause influences both an action and an outcome other than through what "
+    "is recorded; the order is right."
+)
+
+
+def _doubt(roles: Roles, staged: tuple[str, ...]) -> Criterion:
     return Criterion(
         None,
         None,
@@ -230,7 +231,7 @@ def _by_graph(
     _check_graph(roles, given)
     if order is not None:
         _check_agreement(roles, order, given)
-    graph = _resolved(given, roles)
+    graph = resolved(given, roles)
     _check_contexts(graph, roles)
     later = graph.descendants(roles.actions)
     relevant = graph.ancestors((*roles.actions, *roles.outcomes, *roles.context))
@@ -299,8 +300,11 @@ def _check_contexts(graph: RehearsalGraph, roles: Roles) -> None:
             )
 
 
-def _resolved(graph: RehearsalGraph, roles: Roles) -> RehearsalGraph:
-    """Replace mutual influence by what it amounts to when all actions are altered."""
+def resolved(graph: RehearsalGraph, roles: Roles) -> RehearsalGraph:
+    """Replace mutual influence by what it amounts to when all actions are altered.
+
+    The rules are those that :func:`identify` states.
+    """
     if graph.bidirected == "latent":
         return graph
     arrows, mates = list(graph.edges), []
@@ -313,109 +317,67 @@ def _resolved(graph: RehearsalGraph, roles: Roles) -> RehearsalGraph:
     return RehearsalGraph(arrows, mates, graph.nodes, bidirected="latent")
 
 
-def _without_edges_from(graph: RehearsalGraph, names: Iterable[str]) -> RehearsalGraph:
-    arrows = [(u, v) for u, v in graph.edges if u not in set(names)]
-    return RehearsalGraph(arrows, graph.bidirected_edges, graph.nodes, graph.bidirected)
-
-
 def _nested(
     graph: RehearsalGraph, roles: Roles, adjusted: tuple[str, ...]
 ) -> Criterion:
     given = (*roles.context, *adjusted)
-    kept = _without_edges_from(graph, roles.actions)
-    path = open_path(kept, roles.actions, roles.outcomes, given)
-    if path is None:
-        return Criterion(
-            True,
-            None,
-            f"Given {_listed(given)}, nothing ties actions and outcomes but the effect "
-            f"of the actions.",
-        )
-    return Criterion(False, " ".join(path), _broken(kept, path, given))
-
-
-def _broken(graph: RehearsalGraph, path: list[str], given: Iterable[str]) -> str:
-    """Say in words which path is open, and where conditioning itself opened it."""
-    ends, colliders = (path[0], path[-1]), _colliders(path)
-    said = (
-        f"{ends[0]} and {ends[1]} are tied other than by the effect of {ends[0]}, by "
-        f"{' '.join(path)}, given {_listed(given)}."
+    cut = without_edges_from(graph, roles.actions)
+    path = open_path(cut, roles.actions, roles.outcomes, given)
+    if path is not None:
+        return _biased(cut, path, given)
+    return Criterion(
+        True,
+        None,
+        f"Given {_listed(given)}, nothing ties actions and outcomes but the effect of "
+        f"the actions.",
     )
-    for c in colliders:
+
+
+def _biased(
+    graph: RehearsalGraph, path: list[str], given: tuple[str, ...], where: str = ""
+) -> Criterion:
+    """Say in words which path is open, and where conditioning itself opened it."""
+    written = " ".join(path)
+    said = (
+        f"{where}{path[0]} and {path[-1]} are tied other than by the effect of "
+        f"{path[0]}, by {written}, given {_listed(given)}."
+    )
+    for c in colliders(path):
         seen = sorted(graph.descendants(c) & set(given))
         said += f" Conditioning on {_listed(seen)} is what opens it at {c}."
-    return said
-
-
-def _colliders(path: list[str]) -> list[str]:
-    names, signs = path[::2], path[1::2]
-    heads = [(a.endswith(">"), b.startswith("<")) for a, b in pairwise(signs)]
-    return [v for v, both in zip(names[1:-1], heads, strict=True) if all(both)]
+    return Criterion(False, written, said)
 
 
 def _sequential(
     graph: RehearsalGraph, roles: Roles, adjusted: tuple[str, ...]
-) -> tuple[Criterion, tuple[Stage, ...]]:
+) -> tuple[Criterion, Plan]:
     """Try what lies before and between the actions; only then all that is recorded."""
     effects = graph.descendants(roles.actions) & set(roles.covariates)
-    usual = {*adjusted, *(effects & graph.ancestors(roles.actions))}
-    stages = _staging(graph, roles, usual)
-    if stages is None:
-        stages = _wider_staging(graph, roles, usual, sorted(effects - usual))
-    if stages is None:
-        return _first_break(graph, roles, usual)
-    turns = ", then ".join(stage.action for stage in stages)
-    return Criterion(True, None, _ENOUGH.format(turns)), stages
+    usual = effects & graph.ancestors(roles.actions) | set(adjusted)
+    narrow = _Staging(graph, roles, usual)
+    plan = narrow.find()
+    if plan is None:
+        plan = _wider_plan(narrow, effects - usual)
+    if plan is None:
+        return narrow.first_break()
+    turns = ", then ".join(stage.action for stage in plan)
+    enough = (
+        f"Action by action ({turns}), what precedes each leaves it no common cause "
+        f"with the outcomes."
+    )
+    return Criterion(True, None, enough), plan
 
 
-_ENOUGH = (
-    "Action by action ({}), what precedes each leaves it no common cause with the "
-    "outcomes."
-)
-
-
-def _wider_staging(
-    graph: RehearsalGraph, roles: Roles, usual: set[str], spare: list[str]
-) -> tuple[Stage, ...] | None:
+def _wider_plan(narrow: _Staging, spare: frozenset[str]) -> Plan | None:
     """Adjust also for effects that lead to no action, but for no more than needed."""
-    stages = _staging(graph, roles, usual.union(spare)) if spare else None
-    kept = set(spare) if stages is not None else set()
-    for u in sorted(kept):
-        fewer = _staging(graph, roles, usual | kept - {u})
+    plan = replace(narrow, pool=narrow.pool | spare).find()
+    if plan is None:
+        return None
+    for u in sorted(spare):
+        fewer = replace(narrow, pool=narrow.pool | spare - {u}).find()
         if fewer is not None:
-            stages, kept = fewer, kept - {u}
-    return stages
-
-
-def _staging(
-    graph: RehearsalGraph, roles: Roles, pool: set[str]
-) -> tuple[Stage, ...] | None:
-    """Find an order of the actions in which none has an open path, if there is one.
-
-    The order matters where the graph leaves it free: what one action influences may
-    be what another has to be adjusted for.
-    """
-    plans: list[tuple[Stage, ...]] = [()]
-    tried: set[frozenset[str]] = set()
-    while plans:
-        plan = plans.pop()
-        placed = [stage.action for stage in plan]
-        ready = _ready(graph, roles, placed)
-        if not ready:
-            return plan
-        for action in reversed(ready):
-            turn = _turn(graph, roles, plan, action, pool)
-            if turn.path is None and frozenset([*placed, action]) not in tried:
-                tried.add(frozenset([*placed, action]))
-                plans.append((*plan, turn.stage))
-    return None
-
-
-def _ready(graph: RehearsalGraph, roles: Roles, placed: list[str]) -> list[str]:
-    """List the actions that no other outstanding action influences, in order."""
-    left = {a for a in roles.actions if a not in placed}
-    order = [a for a in graph.topological_order() if a in left]
-    return [a for a in order if graph.ancestors(a) & left == {a}]
+            plan, spare = fewer, spare - {u}
+    return plan
 
 
 class _Turn(NamedTuple):
@@ -427,123 +389,67 @@ class _Turn(NamedTuple):
     given: tuple[str, ...]
 
 
-def _turn(
-    graph: RehearsalGraph,
-    roles: Roles,
-    plan: tuple[Stage, ...],
-    action: str,
-    pool: set[str],
-) -> _Turn:
-    placed = {stage.action for stage in plan}
-    later = [a for a in roles.actions if a != action and a not in placed]
-    past = {*roles.context, *placed}.union(*(stage.covariates for stage in plan))
-    cut = _without_edges_from(graph.alter(later), [action])
-    relevant = cut.ancestors((action, *roles.outcomes, *roles.context))
-    allowed = (pool & relevant) - graph.descendants([action, *later]) - past
-    new = tuple(u for u in roles.covariates if u in allowed)
-    given = tuple(v for v in roles if v in past or v in new)
-    path = open_path(cut, action, roles.outcomes, given)
-    return _Turn(Stage(action, new), path, cut, given)
+@dataclass(frozen=True)
+class _Staging:
+    """The search for an order of the actions in which none has an open path.
 
+    The order matters where the graph leaves it free: what one action influences may
+    be what another has to be adjusted for.
 
-def _first_break(
-    graph: RehearsalGraph, roles: Roles, pool: set[str]
-) -> tuple[Criterion, tuple[Stage, ...]]:
-    plan: tuple[Stage, ...] = ()
-    broken: Criterion | None = None
-    while ready := _ready(graph, roles, [stage.action for stage in plan]):
-        turn = _turn(graph, roles, plan, ready[0], pool)
-        if turn.path is not None and broken is None:
-            said = _broken(turn.cut, turn.path, turn.given)
-            broken = Criterion(False, " ".join(turn.path), f"At {ready[0]}: {said}")
-        plan = (*plan, turn.stage)
-    assert broken is not None
-    return broken, plan
-
-
-def m_separated(graph: RehearsalGraph, xs: Names, ys: Names, given: Names = ()) -> bool:
-    """Whether ``given`` blocks every path between ``xs`` and ``ys``.
-
-    Bi-directed edges count as hidden common causes, whatever their stated meaning: as
-    a statement about records, not about alterations, the two meanings are the same.
+    Args:
+        graph: The graph, without mutual influence.
+        roles: The names by role.
+        pool: The covariates that may be adjusted for.
     """
-    return open_path(graph, xs, ys, given) is None
 
+    graph: RehearsalGraph
+    roles: Roles
+    pool: frozenset[str]
 
-def open_path(
-    graph: RehearsalGraph, xs: Names, ys: Names, given: Names = ()
-) -> list[str] | None:
-    """Find a shortest path between ``xs`` and ``ys`` that ``given`` leaves open.
+    def find(self) -> Plan | None:
+        plans: list[Plan] = [()]
+        tried: set[frozenset[str]] = set()
+        while plans:
+            plan = plans.pop()
+            ready = self._ready(plan)
+            if not ready:
+                return plan
+            for action in reversed(ready):
+                turn = self._turn(plan, action)
+                placed = frozenset([*(stage.action for stage in plan), action])
+                if turn.path is None and placed not in tried:
+                    tried.add(placed)
+                    plans.append((*plan, turn.stage))
+        return None
 
-    Returns:
-        Vertices and edges in turn, to be joined by spaces; None if all are blocked.
+    def first_break(self) -> tuple[Criterion, Plan]:
+        """Take the actions in the graph's order, and name the first open path."""
+        plan: Plan = ()
+        broken: Criterion | None = None
+        while ready := self._ready(plan):
+            turn = self._turn(plan, ready[0])
+            if turn.path is not None and broken is None:
+                where = f"At {ready[0]}: "
+                broken = _biased(turn.cut, turn.path, turn.given, where)
+            plan = (*plan, turn.stage)
+        assert broken is not None, "asked only where no order works"
+        return broken, plan
 
-    Example:
-        >>> graph = RehearsalGraph.read("digraph { u -> a; u -> y }")
-        >>> open_path(graph, "a", "y")
-        ['a', '<-', 'u', '->', 'y']
-        >>> open_path(graph, "a", "y", given="u")
-    """
-    start, goal, known = (graph.known(names) for names in (xs, ys, given))
-    _check_disjoint(start, goal, known)
-    return _search(graph, start, set(goal), set(known))
+    def _ready(self, plan: Plan) -> list[str]:
+        """List the actions that no other outstanding action influences, in order."""
+        left = set(self.roles.actions) - {stage.action for stage in plan}
+        order = [a for a in self.graph.topological_order() if a in left]
+        return [a for a in order if self.graph.ancestors(a) & left == {a}]
 
-
-def _check_disjoint(*groups: tuple[str, ...]) -> None:
-    names = [name for group in groups for name in set(group)]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise GraphError(
-            f"Expected vertices in one of xs, ys and given; got {_listed(twice)} in "
-            f"two of them. Remove it from one."
-        )
-
-
-# A vertex, and whether the edge by which it was reached has its arrowhead there.
-_State = tuple[str, bool]
-
-
-def _search(
-    graph: RehearsalGraph, start: Iterable[str], goal: set[str], given: set[str]
-) -> list[str] | None:
-    # A shortest open walk visits no vertex twice: where it did, leaving out the
-    # detour would leave it open, since colliders may lie anywhere above ``given``.
-    steps, above = _steps(graph), graph.ancestors(given)
-    came: dict[_State, tuple[_State, str] | None] = {}
-    queue: deque[_State] = deque()
-    for v in sorted(start):
-        came[(v, False)] = None
-        queue.append((v, False))
-    while queue:
-        state = queue.popleft()
-        v, head = state
-        if v in goal:
-            return _traced(came, state)
-        for sign, w in steps[v]:
-            collides = head and sign.startswith("<")
-            passes = v in above if collides else v not in given
-            after = (w, sign.endswith(">"))
-            if passes and after not in came:
-                came[after] = (state, sign)
-                queue.append(after)
-    return None
-
-
-def _steps(graph: RehearsalGraph) -> dict[str, list[tuple[str, str]]]:
-    steps: dict[str, list[tuple[str, str]]] = {v: [] for v in graph.nodes}
-    for u, v in graph.edges:
-        steps[u].append(("->", v))
-        steps[v].append(("<-", u))
-    for u, v in graph.bidirected_edges:
-        steps[u].append(("<->", v))
-        steps[v].append(("<->", u))
-    return steps
-
-
-def _traced(came: dict[_State, tuple[_State, str] | None], state: _State) -> list[str]:
-    path, link = [state[0]], came[state]
-    while link is not None:
-        (v, _), sign = link
-        path += [sign, v]
-        link = came[link[0]]
-    return path[::-1]
+    def _turn(self, plan: Plan, action: str) -> _Turn:
+        graph, roles = self.graph, self.roles
+        placed = {stage.action for stage in plan}
+        later = [a for a in roles.actions if a != action and a not in placed]
+        past = {*roles.context, *placed}.union(*(stage.covariates for stage in plan))
+        cut = without_edges_from(graph.alter(later), action)
+        relevant = cut.ancestors((action, *roles.outcomes, *roles.context))
+        allowed = (self.pool & relevant) - graph.descendants([action, *later]) - past
+        new = tuple(u for u in roles.covariates if u in allowed)
+        given = tuple(v for v in roles if v in past or v in new)
+        path = open_path(cut, action, roles.outcomes, given)
+        return _Turn(Stage(action, new), path, cut, given)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy.stats.qmc import Sobol
 
 from forestall.arrays import Array
 from forestall.ascent import Ascent, top_starts
@@ -48,7 +47,7 @@ class KernelRehearsal(Method):
     outcome_penalty: float = 1e-4
     context_penalty: float = 1e-4
     sharpness: float | None = None
-    ascent: Ascent = Ascent()
+    ascent: Ascent = field(default_factory=Ascent)
 
     def __post_init__(self) -> None:
         """Check every hyperparameter once."""
@@ -331,5 +330,7 @@ def factors(bandwidth: float | Mapping[str, float]) -> dict[str, float]:
 def _probes(
     lower: Float[Array, " d"], upper: Float[Array, " d"]
 ) -> Float[Array, "p d"]:
-    unit = Sobol(len(lower), scramble=False).random_base2(8)
-    return lower + unit * (upper - lower)
+    """Spread some 256 points over the box, on a grid."""
+    side = max(2, round(256 ** (1 / len(lower))))
+    axes = np.linspace(lower, upper, side).T
+    return np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, len(lower))

@@ -232,9 +232,12 @@ HONESTY: dict[str, Show] = {
 }
 
 
-def to_markdown(summaries: Sequence[Summary]) -> str:
+def to_markdown(
+    summaries: Sequence[Summary], columns: Sequence[str] = (*WORTH, *HONESTY)
+) -> str:
     """Render summaries as a Markdown table with its notes."""
-    shown = {**WHICH, **WORTH, **HONESTY}
+    known = {**WORTH, **HONESTY}
+    shown = {**WHICH, **{name: known[name] for name in columns}}
     heads = "| " + " | ".join(shown) + " |"
     rule = "|" + "|".join("---" if name in WHICH else "--:" for name in shown) + "|"
     rows = ([cell.replace("|", "\\|") for cell in _cells(shown, s)] for s in summaries)

@@ -16,7 +16,8 @@ What the paper leaves open: s in :math:`N(0, s)` is read as the **standard devia
 The loan amount :math:`A_1` is left out, as in the paper's own implementation. The
 historical rate is not clipped to [0, 1]: only alterations are confined to it.
 
-Measured over the distribution of contexts: MEASURED.
+Measured over the distribution of contexts: no action .561, oracle .851, supported
+oracle .851.
 """
 
 from __future__ import annotations

@@ -17,7 +17,9 @@ variables come in the order in which the equations are printed, so :math:`U_1` l
 between the two actions; it influences nothing, which the graph says and the order
 cannot.
 
-Measured over the distribution of contexts: MEASURED.
+Measured over the distribution of contexts: no action .089, oracle .953 (the same in
+every context, because both actions are set), supported oracle .28. In a third of the
+contexts the natural actions lie so far outside the box that no action is supported.
 """
 
 from __future__ import annotations

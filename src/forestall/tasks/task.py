@@ -54,7 +54,7 @@ class Task:
     @cached_property
     def graph(self) -> RehearsalGraph:
         """Who influences whom in truth."""
-        return RehearsalGraph(edges=list(self.model.edges))
+        return RehearsalGraph(edges=self.model.edges, nodes=self.model.names)
 
     def problem_with_graph(self) -> Problem:
         """Give the problem with the true graph, for methods that want parents."""
@@ -126,7 +126,8 @@ class Task:
 
         Each action, in the order of the model, lies within 3 standard deviations of
         its natural mean given the context and the actions set before it. Where that
-        leaves no point of the box: no action, an empty mapping.
+        leaves no point of the box: no action, an empty mapping. Where it leaves only
+        the edge of what is natural, the best of it may be worse than no action.
         """
         x = self._context(context)
 

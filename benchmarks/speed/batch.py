@@ -1,0 +1,64 @@
+"""500 decisions in one call against solving the Gram systems anew for each.
+
+Run: python benchmarks/speed/batch.py [TASK ...]
+Prints, for each task, the ratio of two measurements of this run, the least of several,
+with one BLAS thread. The yardstick only builds the Gram matrices, factors and solves
+them, which an implementation that keeps nothing between decisions does for each
+context; its search for the action is not counted, ours is.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from forestall import NestedRehearsal, tasks
+from forestall.nested import KernelPolicy
+from forestall.ridge import Ridge
+
+N, CONTEXTS, REPEATS = 1000, 500, 3
+
+
+def least(work: Callable[[], object], repeats: int) -> float:
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def solve_anew(policy: KernelPolicy) -> None:
+    data, u, method = policy.data, policy.u, policy.method
+    h = np.concatenate([data.x, u, data.a], axis=1)
+    K_hh = (policy.k_x * policy.k_u * policy.k_a)(h, h)
+    K_xx = policy.k_e(data.x, data.x)
+    Ridge.of(K_hh, method.outcome_penalty).solve(policy.solution.alpha)
+    if policy.K_uu is not None:
+        k_x = policy.k_e(data.x, data.x[:1])
+        policy.k_u(u, u) @ Ridge.of(K_xx, method.context_penalty).solve(k_x)
+
+
+def ratio(name: str, contexts: int = CONTEXTS, repeats: int = REPEATS) -> float:
+    task = tasks.get(name)
+    history, rows = task.history(N, seed=0), task.contexts(contexts, seed=0)
+    policy = NestedRehearsal().fit(task.problem, history)
+    with threadpool_limits(limits=1):
+        together = least(lambda: policy.recommend(rows), repeats)
+        anew = least(lambda: solve_anew(policy), repeats)
+    print(
+        f"{name}: one call {1e3 * together / contexts:.2f} ms a decision, anew "
+        f"{1e3 * anew:.1f} ms, ratio {contexts * anew / together:.0f}"
+    )
+    return contexts * anew / together
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    for each in sys.argv[1:] or tasks.names():
+        ratio(each)
