@@ -322,10 +322,10 @@ def test_graph_errors_are_spec_errors():
 class TestDrawing:
     @pytest.fixture(autouse=True)
     def _quiet(self):
-        matplotlib = pytest.importorskip("matplotlib")
-        matplotlib.use("Agg")
+        pyplot = pytest.importorskip("matplotlib.pyplot")
+        pyplot.switch_backend("Agg")
         yield
-        matplotlib.pyplot.close("all")
+        pyplot.close("all")
 
     def test_boxes_hold_their_names_and_arrows_end_at_boxes(self):
         from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, PathPatch
