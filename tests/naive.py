@@ -61,7 +61,7 @@ class Nested:
         return out
 
     def reach(self, x):
-        """k_x(x) * (K_uu gamma(x)), and gamma' K_uu gamma."""
+        """k_x(x) * (K_uu gamma(x)), and gamma' K_uu gamma plus what has no mass."""
         n = len(self.x)
         k_x = np.array([rbf(self.x[i], x, self.sigma_x) for i in range(n)])
         if not self.u.shape[1]:
@@ -73,7 +73,8 @@ class Nested:
                 for i in range(n)
             ]
         )
-        return k_x * (K_uu @ gamma), float(gamma @ K_uu @ gamma)
+        unknown = 1 - min(max(sum(gamma), 0), 1)
+        return k_x * (K_uu @ gamma), float(gamma @ K_uu @ gamma) + unknown**2
 
     def omega(self, x):
         return self.alpha * self.reach(x)[0]

@@ -39,7 +39,7 @@ from forestall.bench import run as run_function
 from forestall.bench.progress import Progress
 from forestall.bench.results import append, complete_units, to_csv
 from forestall.bench.score import Trial
-from forestall.bench.table import clustered_error, summarise_rows
+from forestall.bench.summary import clustered_error, summarise_rows
 from forestall.method import Method
 
 PLAN: dict[str, Any] = {

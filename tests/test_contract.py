@@ -13,6 +13,7 @@ from forestall import (
     DataError,
     Decisions,
     ExtrapolationWarning,
+    ForestallWarning,
     NestedRehearsal,
     Problem,
     baselines,
@@ -171,7 +172,7 @@ def test_a_context_of_which_nothing_can_be_said_abstains_alone(fitted):
     name = problem.context[0]
     contexts[name] = contexts[name].copy()
     contexts[name][1] = np.nan
-    with pytest.warns(ExtrapolationWarning, match="1 of 3 contexts cannot be read"):
+    with pytest.warns(ForestallWarning, match="1 of 3 contexts cannot be read"):
         told = policy.recommend(contexts)
     assert told.verdict[1] == "abstain"
     assert name in told.reason[1]
@@ -237,12 +238,56 @@ def test_categories_and_booleans_matter_and_unknown_ones_abstain():
     )
     policy = NestedRehearsal().fit(problem, history)
     contexts = {"sector": ["farm", "shop", "bank"], "owner": [True, False, True]}
-    with pytest.warns(ExtrapolationWarning, match="'bank', which no record has"):
+    with pytest.warns(ForestallWarning, match="'bank', which no record has"):
         told = policy.recommend(contexts)
     assert told.actions[0, 0] > 0.5
     assert told.actions[1, 0] < -0.5
     assert told.verdict == ["act", "act", "abstain"]
     assert "'farm', 'shop'" in told.reason[2]
+
+
+def test_a_given_action_is_judged_as_such(fitted):
+    _, problem, records, policy = fitted
+    contexts = contexts_of(problem, records, slice(0, 3))
+    beyond = {k: hi + 0.01 * (hi - lo) for k, (lo, hi) in problem.actions.items()}
+    told = policy.evaluate(contexts, beyond)
+    assert all("candidate" not in reason for reason in told.reason)
+    if "leave" not in told.verdict or not isinstance(fitted[0], baselines.NoAction):
+        assert all("outside its feasible interval" in r for r in told.reason)
+
+
+def test_decisions_can_be_sliced_and_shown_without_the_records(fitted):
+    _, problem, records, policy = fitted
+    told = policy.recommend(contexts_of(problem, records, slice(0, 5)))
+    assert [d.verdict for d in told[1:3]] == told.verdict[1:3]
+    assert repr(told).startswith("Decisions(5 contexts: ")
+    assert len(repr(policy)) < 200
+
+
+def test_an_action_called_like_a_column_loses_nothing():
+    rng = np.random.default_rng(0)
+    names = ("probability", "probability (action)")
+    history = {name: rng.normal(size=50) for name in ("x", *names, "y")}
+    problem = Problem(
+        context=["x"],
+        actions=dict.fromkeys(names, (0.0, 1.0)),
+        outcomes=["y"],
+        desired=["y >= 0"],
+    )
+    frame = NestedRehearsal().fit(problem, history).recommend({"x": [0.0]}).to_frame()
+    assert len(frame) == 10
+
+
+def test_a_graph_that_shows_a_bias_forbids_to_act():
+    history = lending(200)
+    graph = "digraph { rate -> {repaid roi}; rate -> roi; score; debt; stability;"
+    graph += " market -> {rate roi} }"
+    fields = LENDING.to_dict() | {"graph": graph.replace("rate -> roi;", "")}
+    with pytest.warns(ForestallWarning, match="may be biased"):
+        policy = NestedRehearsal().fit(Problem.from_dict(fields), history)
+    told = policy.recommend(contexts_of(LENDING, history, slice(0, 5)))
+    assert told.verdict == ["abstain"] * 5
+    assert "The graph shows a bias" in told.reason[0]
 
 
 def test_a_decision_prints_as_a_sentence():

@@ -182,5 +182,5 @@ def test_fewer_records_than_starts_are_fine():
 @pytest.mark.parametrize("name", ["n_starts", "n_steps", "step_size", "halve_every"])
 def test_an_ascent_without_steps_is_refused(name):
     value = 0.0 if name == "step_size" else 0
-    with pytest.raises(SpecError, match=f"Expected {name} above zero; got"):
+    with pytest.raises(SpecError, match=f"Expected {name} above zero"):
         Ascent(**{name: value})

@@ -14,7 +14,7 @@ from forestall import (
     Problem,
     SpecError,
 )
-from forestall.nested import choose_sharpness
+from forestall.nested import _check_size, choose_sharpness
 from worlds import WORLDS, contexts_of
 
 N = 40
@@ -97,6 +97,19 @@ def test_choices_equal_the_slow_reference(case):
         np.testing.assert_allclose(a, schema.actions_to_units(best[None])[0], atol=1e-8)
 
 
+def test_choices_on_a_spanning_basis_equal_the_slow_reference():
+    problem, history = WORLDS["lending"]
+    method = NestedRehearsal(sharpness=7.0, ascent=Ascent(n_steps=10, n_starts=4))
+    policy = method.fit(problem, history(160))
+    assert policy.basis is not None
+    contexts = contexts_of(problem, history(3, seed=1), slice(None))
+    twin, schema = slow_twin(policy), policy.schema
+    chosen = policy.recommend(contexts).actions
+    for x, a in zip(schema.encode_contexts(contexts).x, chosen, strict=True):
+        best = twin.best(x, schema.lower, schema.upper, method.ascent)
+        np.testing.assert_allclose(a, schema.actions_to_units(best[None])[0], atol=1e-8)
+
+
 def test_reported_probability_and_interval_equal_the_slow_reference(case, rng):
     policy, contexts, twin = case
     good = policy.data.good.astype(float)
@@ -106,7 +119,7 @@ def test_reported_probability_and_interval_equal_the_slow_reference(case, rng):
     x = policy.schema.encode_contexts(contexts).x
     a = policy.schema.actions_from_table(actions, 5)
     alpha = good @ twin.inverse_h
-    scale = alpha @ good / N
+    scale = max(1.0, alpha @ good / N)
     for i in range(5):
         J = np.clip(twin.J(alpha * twin.reach(x[i])[0], a[i]), 0, 1)
         sd = np.sqrt(scale * max(twin.variance(x[i], a[i]), 0))
@@ -220,6 +233,34 @@ def test_a_covariate_between_two_actions_is_warned_about():
 def test_hyperparameters_are_checked(wrong, message):
     with pytest.raises(SpecError, match=message):
         NestedRehearsal(**wrong)
+
+
+def test_the_interval_does_not_shrink_away_from_history():
+    problem, history = WORLDS["lending"]
+    policy = NestedRehearsal().fit(problem, history(300))
+    far = {"score": [0.5, 3.0, 10.0, 100.0], "debt": [0.5] * 4}
+    with pytest.warns(ForestallWarning, match="far outside history"):
+        told = policy.recommend(far)
+    width = told.upper - told.lower
+    assert (width[1:] >= 0.99).all()
+    assert told.verdict[1:] == ["abstain"] * 3
+
+
+def test_a_handful_of_good_records_proves_nothing():
+    problem, history = WORLDS["lending"]
+    records = history(300)
+    level = float(np.sort(records["roi"])[-5])
+    with pytest.warns(ForestallWarning, match="Only 5 records have a desired outcome"):
+        policy = NestedRehearsal().fit(
+            Problem.from_dict(problem.to_dict() | {"desired": [f"roi >= {level}"]}),
+            records,
+        )
+    assert "act" not in policy.recommend(records).verdict
+
+
+def test_more_records_than_fit_into_memory_are_refused_before_they_are_tried():
+    with pytest.raises(FitError, match="got 1000000, which need 24000 GB"):
+        _check_size(1_000_000)
 
 
 def test_a_singular_system_says_which_penalty_to_raise():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,9 +32,13 @@ class Ascent:
 
     def __post_init__(self) -> None:
         """Check that there is something to climb with."""
-        for name, value in vars(self).items():
-            if value is not None and not value > 0:
-                raise SpecError(f"Expected {name} above zero; got {value!r}.")
+        for name in ("n_starts", "n_steps", "halve_every"):
+            value = getattr(self, name)
+            kept = name == "halve_every" and value is None
+            if not kept and not (isinstance(value, int) and value > 0):
+                raise SpecError(f"Expected {name} above zero and whole; got {value!r}.")
+        if not is_positive(self.step_size):
+            raise SpecError(f"Expected step_size above zero; got {self.step_size!r}.")
 
     def climb(
         self,
@@ -62,6 +67,11 @@ class Ascent:
 
 def _taken(v: Float[Array, "q s ..."], rows: Int[Array, "q k"]) -> Array:
     return np.take_along_axis(v, rows.reshape(*rows.shape, *[1] * (v.ndim - 2)), axis=1)
+
+
+def is_positive(value: object) -> bool:
+    """Tell whether a hyperparameter is a positive, finite number."""
+    return isinstance(value, numbers.Real) and 0.0 < float(value) < np.inf
 
 
 def top_starts(

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from forestall.arrays import Array
-from forestall.identify import Identification
+from forestall.identify import Criterion, Identification
 from forestall.observations import ContextRows, Schema
-from forestall.problem import Problem
 from forestall.table import Table
 
 Verdict = Literal["act", "leave", "abstain"]
@@ -112,19 +112,19 @@ class Decisions:
     @classmethod
     def judged(
         cls,
-        problem: Problem,
-        identification: Identification,
         rows: ContextRows,
         assessment: Assessment,
-        unheard: Sequence[str | None],
         schema: Schema,
+        identification: Identification,
+        judge: Judge,
     ) -> Decisions:
         """Turn an assessment into verdicts, in the user's units."""
-        told = [
-            _judge(i, rows.faults[i], unheard[i], assessment) for i in range(rows.n)
-        ]
         faulty = np.array([fault is not None for fault in rows.faults], dtype=bool)
-        strange = np.array([text is not None for text in unheard], dtype=bool)
+        strange = np.array([text is not None for text in judge.unheard], dtype=bool)
+        told: list[tuple[Verdict, str]] = [
+            ("abstain", fault) if fault else judge(assessment, i)
+            for i, fault in enumerate(rows.faults)
+        ]
         return cls(
             schema.actions_to_units(assessment.actions),
             np.where(faulty, np.nan, assessment.probability),
@@ -136,7 +136,7 @@ class Decisions:
             [verdict for verdict, _ in told],
             [reason for _, reason in told],
             identification,
-            tuple(problem.actions),
+            schema.actions.names,
             rows.table,
         )
 
@@ -148,8 +148,16 @@ class Decisions:
         """Go through the decisions one by one."""
         return (self[i] for i in range(len(self)))
 
-    def __getitem__(self, i: int) -> Decision:
-        """Take one context's decision."""
+    @overload
+    def __getitem__(self, i: int) -> Decision: ...
+
+    @overload
+    def __getitem__(self, i: slice) -> list[Decision]: ...
+
+    def __getitem__(self, i: int | slice) -> Decision | list[Decision]:
+        """Take one context's decision, or a list of them."""
+        if isinstance(i, slice):
+            return [self[k] for k in range(*i.indices(len(self)))]
         values = (float(v) for v in self.actions[i])
         return Decision(
             dict(zip(self.action_names, values, strict=True)),
@@ -179,9 +187,19 @@ class Decisions:
             "verdict": self.verdict,
             "reason": self.reason,
         }
-        names = [n + " (action)" if n in told else n for n in self.action_names]
+        names = []
+        for name in self.action_names:
+            while name in told or name in names:
+                name += " (action)"
+            names.append(name)
         actions = dict(zip(names, self.actions.T, strict=True))
         return self.table.like({**actions, **told})
+
+    def __repr__(self) -> str:
+        """Count the verdicts; the numbers are in the fields."""
+        counts = Counter(self.verdict)
+        told = ", ".join(f"{counts[v]} {v}" for v in ("act", "leave", "abstain"))
+        return f"Decisions({len(self)} contexts: {told})"
 
     def __str__(self) -> str:
         """Say every decision, up to ten, in a sentence each."""
@@ -191,39 +209,86 @@ class Decisions:
         return "\n".join(lines) or "no contexts, no decisions"
 
 
-def _judge(
-    i: int, fault: str | None, unheard: str | None, told: Assessment
-) -> tuple[Verdict, str]:
-    if fault is not None:
-        return "abstain", fault
-    p, p0 = float(told.probability[i]), float(told.no_action[i])
-    lower, upper = float(told.lower[i]), float(told.upper[i])
-    gain = float(told.gain_lower[i])
-    caution = _caution(unheard, bool(told.extrapolates[i]))
-    if np.isnan(gain):
-        return "leave", f"a good outcome is {p0:.0%} likely without action.{caution}"
-    if gain > 0:
-        return "act", (
-            f"a good outcome becomes {p:.0%} likely (90 % interval {lower:.0%} to "
-            f"{upper:.0%}), against {p0:.0%} without action.{caution}"
-        )
-    if p <= p0 or (not caution and p - p0 - gain <= KNOWN):
-        return "leave", (
-            f"no feasible action is credibly better than doing nothing ({p0:.0%}); "
-            f"the best candidate reaches {p:.0%}.{caution}"
-        )
-    return "abstain", (
-        f"the best candidate reaches {p:.0%} against {p0:.0%} without action, but "
-        f"history says too little to exclude harm (90 % interval {lower:.0%} to "
-        f"{upper:.0%}).{caution}"
-    )
+@dataclass(frozen=True)
+class Judge:
+    """What it takes to act, and how to say it.
 
+    Args:
+        criterion: Whether the method's formula gives the effect of the actions.
+        unheard: Why each context is far outside history, if it is.
+        infeasible: Which given actions lie outside their feasible intervals; ``None``
+            where the policy chose the actions itself.
+    """
 
-def _caution(unheard: str | None, extrapolates: bool) -> str:
-    if unheard is not None:
-        return f" This is extrapolation: {unheard}"
-    if extrapolates:
+    criterion: Criterion
+    unheard: Sequence[str | None]
+    infeasible: Sequence[bool] | None = None
+
+    def __call__(self, told: Assessment, i: int) -> tuple[Verdict, str]:
+        """Judge the action of context ``i``."""
+        p, p0 = float(told.probability[i]), float(told.no_action[i])
+        gain = float(told.gain_lower[i])
+        now, without = percent(p), percent(p0)
+        range_ = f"90 % interval {told.lower[i]:.0%} to {told.upper[i]:.0%}"
+        caution = self._caution(i, bool(told.extrapolates[i]))
+        if np.isnan(gain):
+            return (
+                "leave",
+                f"a good outcome is {without} likely without action.{caution}",
+            )
+        if self.unheard[i] is not None or self.criterion.valid is False:
+            return "abstain", (
+                f"nothing can be said with confidence; by the records a good outcome "
+                f"would be {now} likely, against {without} without action.{caution}"
+            )
+        if gain > 0:
+            return "act", (
+                f"a good outcome becomes {now} likely ({range_}), against {without} "
+                f"without action.{caution}"
+            )
+        if p <= p0 or (not caution and p - p0 - gain <= KNOWN):
+            return "leave", self._no_better(now, without) + caution
+        return "abstain", (
+            f"{self._subject} reaches {now} against {without} without action, but "
+            f"history says too little to exclude harm ({range_}).{caution}"
+        )
+
+    @property
+    def _subject(self) -> str:
+        return "the best candidate" if self.infeasible is None else "this action"
+
+    def _no_better(self, now: str, without: str) -> str:
+        if self.infeasible is None:
+            return (
+                f"no feasible action is credibly better than doing nothing "
+                f"({without}); the best candidate reaches {now}."
+            )
         return (
-            " This is extrapolation: hardly any record has such an action and context."
+            f"this action reaches {now}, which is not credibly better than doing "
+            f"nothing ({without})."
         )
-    return ""
+
+    def _caution(self, i: int, extrapolates: bool) -> str:
+        text = ""
+        if self.unheard[i] is not None:
+            text += f" This is extrapolation: {self.unheard[i]}"
+        elif extrapolates:
+            text += " This is extrapolation: hardly any record has such an action "
+            text += "and context."
+        if self.criterion.valid is False:
+            text += f" The graph shows a bias: {self.criterion.explanation}"
+        if self.infeasible is not None and self.infeasible[i]:
+            text += " The action lies outside its feasible interval."
+        return text
+
+
+def percent(p: float) -> str:
+    """Write a probability, never as certain.
+
+    Example:
+        >>> percent(0.999), percent(0.5), percent(0.0)
+        ('over 99%', '50%', 'under 1%')
+    """
+    if p > 0.99:
+        return "over 99%"
+    return "under 1%" if p < 0.01 else f"{p:.0%}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy.linalg import solve_triangular
 
 from forestall.arrays import Array
@@ -13,6 +13,8 @@ from forestall.kernels import Gaussian, gram
 
 # Kernel values handled at a time: two megabytes of them stay in the cache.
 BLOCK = 1 << 18
+# More centres than this are not looked for: the search would cost more than it saves.
+MOST = 300
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,9 +100,9 @@ class Basis:
             tolerance: The largest squared residual that is left.
         """
         points = np.concatenate([actions, probes]) / kernel.bandwidth
-        limit = len(actions) // 4
-        pivots, columns = _pivoted_cholesky(points, limit, tolerance)
-        if pivots is None:
+        limit = min(MOST, len(actions) // 4)
+        pivots, columns = pivoted_cholesky(points, limit, tolerance)
+        if len(pivots) == limit:
             return None
         n, chosen = len(actions), columns[pivots]
         mixing = solve_triangular(chosen, columns[:n].T, trans="T", lower=True).T
@@ -111,21 +113,25 @@ class Basis:
         return Expansion(self.kernel, self.centres, weights @ self.mixing)
 
 
-def _pivoted_cholesky(
+def pivoted_cholesky(
     points: Float[Array, "n d"], limit: int, tolerance: float
-) -> tuple[Array | None, Array]:
-    """Factor the Gram matrix greedily until its largest residual is small."""
+) -> tuple[Int[Array, " k"], Float[Array, "n k"]]:
+    """Factor the Gram matrix greedily until its largest residual is small.
+
+    Returns:
+        The pivots, at most ``limit`` of them, and their columns of the factor.
+    """
     residual = np.ones(len(points))
     columns = np.zeros((len(points), limit))
     pivots: list[int] = []
     for k in range(limit):
         pivot = int(residual.argmax())
         if residual[pivot] <= tolerance:
-            return np.array(pivots), columns[:, :k]
+            break
         row = gram(points[pivot : pivot + 1], points)[0]
         row -= columns[:, :k] @ columns[pivot, :k]
         columns[:, k] = row / np.sqrt(residual[pivot])
         residual = np.maximum(residual - columns[:, k] ** 2, 0.0)
         residual[pivot] = 0.0
         pivots.append(pivot)
-    return None, columns
+    return np.array(pivots, dtype=int), columns[:, : len(pivots)]

@@ -64,7 +64,9 @@ def median_bandwidth(v: Float[Array, "n d"], factor: float) -> Float[Array, " d"
     from scipy.spatial.distance import pdist
 
     n, d = v.shape
-    every = max(1, -(-n // MEDIAN_RECORDS))
-    distances = pdist(v[::every]) if d and n > 1 else np.zeros(1)
+    if n > MEDIAN_RECORDS:
+        # Sorted first, so that the order of the records does not matter.
+        v = v[np.lexsort(v.T)][:: -(-n // MEDIAN_RECORDS)]
+    distances = pdist(v) if d and n > 1 else np.zeros(1)
     width = np.median(distances) or np.sqrt(np.mean(distances**2)) or 1.0
     return np.full(d, factor * width)

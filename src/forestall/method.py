@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from jaxtyping import Float
 
 from forestall.arrays import Array
-from forestall.decisions import Assessment, Decisions
-from forestall.errors import ExtrapolationWarning
-from forestall.identify import Identification
+from forestall.decisions import Assessment, Decisions, Judge
+from forestall.errors import ExtrapolationWarning, ForestallWarning
+from forestall.identify import Criterion, Identification
 from forestall.observations import ContextRows, Schema
 from forestall.problem import Problem
 from forestall.support import Horizon
@@ -21,7 +22,7 @@ from forestall.support import Horizon
 BLOCK = 512
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Policy(ABC):
     """A fitted method: answers many contexts at once.
 
@@ -39,6 +40,15 @@ class Policy(ABC):
     def identification(self) -> Identification:
         """What is adjusted for, and whether that is enough."""
         return self.problem.identification()
+
+    @property
+    @abstractmethod
+    def criterion(self) -> Criterion:
+        """Whether the formula that this method estimates is the effect asked for."""
+
+    def __repr__(self) -> str:
+        """Name the method; the records it holds stay out of logs."""
+        return f"<{type(self).__name__} for {', '.join(self.problem.actions)}>"
 
     def recommend(self, contexts: Any) -> Decisions:
         """Choose an action for each row of ``contexts``.
@@ -58,7 +68,9 @@ class Policy(ABC):
                 for all of them.
         """
         rows = self.schema.encode_contexts(contexts)
-        return self._decide(rows, self.schema.actions_from_table(actions, rows.n))
+        a = self.schema.actions_from_table(actions, rows.n)
+        inside = (a >= self.schema.lower) & (a <= self.schema.upper)
+        return self._decide(rows, a, [not row.all() for row in inside])
 
     def probability(self, contexts: Any, actions: Any) -> Array:
         """Estimate how likely a good outcome is under the given actions."""
@@ -77,29 +89,28 @@ class Policy(ABC):
         Everything is standardised. Contexts come in blocks of bounded size.
         """
 
-    def _decide(self, rows: ContextRows, a: Float[Array, "q d_a"] | None) -> Decisions:
+    def _decide(
+        self,
+        rows: ContextRows,
+        a: Float[Array, "q d_a"] | None,
+        infeasible: list[bool] | None = None,
+    ) -> Decisions:
         blocks = [
             self.answer(rows.x[i : i + BLOCK], None if a is None else a[i : i + BLOCK])
             for i in range(0, max(1, rows.n), BLOCK)
         ]
-        unheard = self.horizon.remarks(rows.x)
-        self._warn(rows, unheard)
-        return Decisions.judged(
-            self.problem,
-            self.identification,
-            rows,
-            Assessment.joined(blocks),
-            unheard,
-            self.schema,
-        )
+        judge = Judge(self.criterion, self.horizon.remarks(rows.x), infeasible)
+        self._warn(rows, judge.unheard)
+        told = Assessment.joined(blocks)
+        return Decisions.judged(rows, told, self.schema, self.identification, judge)
 
-    def _warn(self, rows: ContextRows, unheard: list[str | None]) -> None:
+    def _warn(self, rows: ContextRows, unheard: Sequence[str | None]) -> None:
         faults = [text for text in rows.faults if text]
         if faults:
             warnings.warn(
                 f"{len(faults)} of {rows.n} contexts cannot be read; their rows "
                 f"abstain. The first: {faults[0]}",
-                ExtrapolationWarning,
+                ForestallWarning,
                 stacklevel=4,
             )
         far = [t for t, f in zip(unheard, rows.faults, strict=True) if t and not f]

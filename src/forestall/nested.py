@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import warnings
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,11 +13,11 @@ import numpy as np
 from jaxtyping import Float
 
 from forestall.arrays import Array
-from forestall.ascent import Ascent, top_starts
+from forestall.ascent import Ascent, is_positive, top_starts
 from forestall.decisions import Assessment
-from forestall.errors import ForestallWarning, SpecError, nearest
+from forestall.errors import FitError, ForestallWarning, SpecError, nearest
 from forestall.expansion import Basis, Expansion
-from forestall.identify import Identification
+from forestall.identify import Criterion, Identification
 from forestall.kernels import Gaussian, median_bandwidth
 from forestall.method import Method, Policy
 from forestall.observations import Observations, good_records
@@ -25,6 +27,10 @@ from forestall.ridge import Belief, Ridge
 from forestall.support import Horizon, Support
 
 BLOCKS = ("context", "covariates", "actions", "embedding")
+# Fewer good records than this prove nothing.
+FEW = 10
+# From here on an exact fit takes a minute and more.
+MANY = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,21 +58,24 @@ class KernelRehearsal(Method):
     def __post_init__(self) -> None:
         """Check every hyperparameter once."""
         factors(self.bandwidth)
+        if not isinstance(self.ascent, Ascent):
+            raise SpecError(f"Expected ascent as an Ascent; got {self.ascent!r}.")
         for name in ("outcome_penalty", "context_penalty", "sharpness"):
             value = getattr(self, name)
-            if value is not None and not (np.isfinite(value) and value > 0):
+            if value is not None and not is_positive(value):
                 raise SpecError(f"Expected {name} above zero; got {value!r}.")
 
     def fit(self, problem: Problem, history: Any) -> KernelPolicy:
         """Learn a policy from historical records."""
-        identification = problem.identification()
         data = Observations.read(problem, history)
-        u = data.covariate_columns(self.adjusted(identification))
+        _check_size(data.n)
+        _warn_if_few_are_good(int(data.good.sum()))
+        u = data.covariate_columns(self.adjusted(problem.identification()))
         return KernelPolicy.fitted(self, problem, data, u)
 
+    @abstractmethod
     def adjusted(self, identification: Identification) -> tuple[str, ...]:
         """Name the covariates :math:`U` that are adjusted for."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +95,7 @@ class NestedRehearsal(KernelRehearsal):
                 f"The nested estimator may be biased here: "
                 f"{identification.nested.explanation}",
                 ForestallWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
         return identification.adjusted
 
@@ -134,12 +143,14 @@ class Solution:
             alpha,
             alpha_hard,
             alpha_natural,
-            float(hard @ alpha_hard) / n,
-            float(hard @ alpha_natural) / n,
+            # Where hardly any record is good the likelihood believes in a function that
+            # is hardly ever above zero; one that may reach one is believed at least.
+            max(1.0, float(hard @ alpha_hard) / n),
+            max(1.0, float(hard @ alpha_natural) / n),
         )
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class KernelPolicy(Policy):
     r"""A fitted kernel method: two Cholesky factors and the weights they gave.
 
@@ -208,6 +219,11 @@ class KernelPolicy(Policy):
             joint=Support.of(np.concatenate([data.x, data.a], axis=1)),
         )
 
+    @property
+    def criterion(self) -> Criterion:
+        """The nested criterion."""
+        return self.identification.nested
+
     def objective(self, contexts: Any, actions: Any) -> Array:
         r"""Evaluate the smoothed :math:`\hat J_\eta(a; x)` that the ascent climbs."""
         objective, a = self._at(contexts, actions)
@@ -239,15 +255,16 @@ class KernelPolicy(Policy):
         joint = np.concatenate([x, a], axis=1)
         extrapolates = self.joint.extrapolates(joint)
         gain = told.surely_above(natural)
+        unproven = extrapolates | (self.data.good.sum() < FEW)
         return Assessment(
             a,
             told.mean,
             told.lower,
             told.upper,
             natural.mean,
-            # Away from the records a Gaussian kernel only repeats its prior, so what it
-            # says there is no evidence of an improvement.
-            np.where(extrapolates, np.minimum(gain, 0.0), gain),
+            # Away from the records a Gaussian kernel only repeats its prior, and a few
+            # good records may be luck: no evidence of an improvement.
+            np.where(unproven, np.minimum(gain, 0.0), gain),
             self.joint.score(joint),
             extrapolates,
         )
@@ -265,7 +282,11 @@ class KernelPolicy(Policy):
             return k_x, np.ones(len(x))
         gamma = self.outer.solve(self.k_e(self.data.x, x))
         adjustment = self.K_uu @ gamma
-        return k_x * adjustment, np.einsum("nq,nq->q", gamma, adjustment)
+        # Far from all contexts gamma vanishes: the mass of U that no record speaks for
+        # is unknown altogether.
+        unknown = 1.0 - np.clip(gamma.sum(axis=0), 0.0, 1.0)
+        prior = np.einsum("nq,nq->q", gamma, adjustment) + unknown**2
+        return k_x * adjustment, prior
 
     def _best(self, reach: Float[Array, "n q"]) -> Float[Array, "q d_a"]:
         """Climb from the best records (algorithm 1, phase 3)."""
@@ -304,6 +325,35 @@ class KernelPolicy(Policy):
         return Expansion(self.k_a, self.data.a, omega), a[:, None, :]
 
 
+def _check_size(n: int) -> None:
+    """Refuse what would not fit into memory, before it is tried."""
+    needed = 3 * 8 * n**2
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if needed > 0.6 * memory:
+            raise FitError(
+                f"Expected so few records that three matrices of N x N fit into memory "
+                f"({memory / 1e9:.0f} GB); got {n}, which need {needed / 1e9:.0f} GB. "
+                f"Fit on a sample of the rows."
+            )
+    if n >= MANY:
+        warnings.warn(
+            f"An exact fit of {n} records takes minutes and {needed / 1e9:.1f} GB.",
+            ForestallWarning,
+            stacklevel=3,
+        )
+
+
+def _warn_if_few_are_good(n_good: int) -> None:
+    if n_good < FEW:
+        warnings.warn(
+            f"Only {n_good} records have a desired outcome; no action will be called "
+            f"an improvement. Add records, or relax a constraint.",
+            ForestallWarning,
+            stacklevel=3,
+        )
+
+
 def choose_sharpness(share: float) -> float:
     r"""Choose :math:`\eta` from 5, 10 and 20 by the share of good records."""
     # Paper: larger where good records are abundant. The thresholds are ours.
@@ -320,7 +370,7 @@ def factors(bandwidth: float | Mapping[str, float]) -> dict[str, float]:
                 f"Expected width factors for {', '.join(BLOCKS)}; got {name!r}."
                 f"{nearest(name, BLOCKS)}"
             )
-        if not isinstance(factor, int | float) or not (0 < factor < np.inf):
+        if not is_positive(factor):
             raise SpecError(
                 f"Expected a width factor above zero for {name!r}; got {factor!r}."
             )

@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from forestall.arrays import Array
 from forestall.decisions import Assessment
+from forestall.identify import Criterion
 from forestall.kernels import Gaussian, median_bandwidth
 from forestall.method import Method, Policy
 from forestall.observations import Observations, good_records
@@ -45,13 +46,18 @@ class NoAction(Method):
         )
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class NoActionPolicy(Policy):
     """Always leaves; what it calls an action is the usual one."""
 
     data: Observations
     kernel: Gaussian
     ridge: Ridge
+
+    @property
+    def criterion(self) -> Criterion:
+        """Nothing is altered, so nothing can be confounded."""
+        return Criterion(True, None, "Nothing is altered.")
 
     def for_region(self, desired: Any) -> NoActionPolicy:
         """Ask for another desired region, without fitting anew."""

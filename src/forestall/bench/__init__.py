@@ -12,9 +12,11 @@ Example:
 """
 
 from forestall.bench.plan import Plan
+from forestall.bench.pool import Pooled, pool
 from forestall.bench.results import Row, read_rows
 from forestall.bench.run import run
-from forestall.bench.table import Summary, summarise, to_markdown, to_rich
+from forestall.bench.summary import Summary, summarise
+from forestall.bench.table import to_markdown, to_rich
 
 __all__ = [
     "Plan",
@@ -23,6 +25,8 @@ __all__ = [
     "read_rows",
     "Summary",
     "summarise",
+    "Pooled",
+    "pool",
     "to_markdown",
     "to_rich",
 ]

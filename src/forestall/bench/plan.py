@@ -30,7 +30,8 @@ class Plan:
 
     Args:
         name: What the results are called.
-        tasks: Names that :func:`forestall.tasks.get` knows.
+        tasks: Names that :func:`forestall.tasks.get` knows; ``"random-0..19"`` stands
+            for ``random-0`` to ``random-19``.
         methods: The methods, by the label that the tables print.
         seeds: One history and one set of contexts is drawn for each.
         n: Records in each history.
@@ -261,12 +262,29 @@ def _known_tasks(names: Any) -> tuple[str, ...]:
             f"Expected tasks as a list of names, from {', '.join(tasks.names())}; "
             f"got {names!r}."
         )
-    for name in names:
+    spelt_out = [each for name in names for each in _spelt_out(name)]
+    for name in spelt_out:
         try:
-            tasks.get(name)
+            tasks.check(name)
         except TaskError as error:
             raise PlanError(str(error)) from error
-    return _distinct("tasks", names)
+    return _distinct("tasks", spelt_out)
+
+
+def _spelt_out(name: Any) -> list[Any]:
+    """Write a range such as ``random-0..19`` out."""
+    ends = (
+        re.fullmatch(r"random-(\d+)\.\.(\d+)", name) if isinstance(name, str) else None
+    )
+    if ends is None:
+        return [name]
+    first, last = int(ends[1]), int(ends[2])
+    if last < first:
+        raise PlanError(
+            f"Expected a range of random tasks from a lower to a higher seed; got "
+            f"{name!r}. Write it like 'random-0..19'."
+        )
+    return [f"random-{seed}" for seed in range(first, last + 1)]
 
 
 def _labelled(methods: Any) -> dict[str, Method]:

@@ -1,0 +1,227 @@
+"""Our method: rehearse stage by stage, with every mechanism learned by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.stats import rankdata
+
+from forestall.arrays import Array
+from forestall.decisions import Assessment
+from forestall.encoding import Categorical
+from forestall.identify import Criterion
+from forestall.law import Law
+from forestall.mechanism import Mechanism
+from forestall.method import Method, Policy
+from forestall.observations import Observations, good_records
+from forestall.problem import Problem
+from forestall.rehearsal import ATOMS, Node, Noise, Outcome, Rehearsal
+from forestall.search import Search
+from forestall.select import choose
+from forestall.support import Horizon, Support
+
+
+@dataclass(frozen=True, kw_only=True)
+class StagedRehearsal(Method):
+    """The sequential formula along the order, or the parents when there is a graph.
+
+    Args:
+        search: How the best action is looked for.
+        n_draws: Functions drawn to report what is chosen, beside those to choose.
+        n_paths: Residuals drawn for each covariate to report.
+        recentred: Let residuals, not values, follow the local law (ablation).
+        epistemic: Carry what the records leave unknown (ablation).
+        relevance: Give every variable a width of its own (ablation).
+        seed: What the draws come from.
+    """
+
+    search: Search = field(default_factory=Search)
+    n_draws: int = 64
+    n_paths: int = 48
+    local_laws: bool = True
+    epistemic: bool = True
+    relevance: bool = True
+    seed: int = 0
+
+    def fit(self, problem: Problem, history: Any) -> StagedPolicy:
+        """Learn a policy from historical records."""
+        data = Observations.read(problem, history)
+        return StagedPolicy.fitted(self, problem, data)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class StagedPolicy(Policy):
+    """A fitted system of mechanisms."""
+
+    method: StagedRehearsal
+    data: Observations
+    system: Rehearsal
+    joint: Support
+
+    @classmethod
+    def fitted(
+        cls, method: StagedRehearsal, problem: Problem, data: Observations
+    ) -> StagedPolicy:
+        """Learn every mechanism and its law."""
+        return cls(
+            problem=problem,
+            schema=data.schema,
+            horizon=Horizon.of(data.schema.context, data.x),
+            method=method,
+            data=data,
+            system=_Builder(method, problem, data).system(),
+            joint=Support.of(np.concatenate([data.x, data.a], axis=1)),
+        )
+
+    @property
+    def criterion(self) -> Criterion:
+        """The sequential criterion."""
+        return self.identification.sequential
+
+    def for_region(self, desired: Any) -> StagedPolicy:
+        """Ask for another desired region, without fitting anew."""
+        problem = replace(self.problem, desired=desired)
+        good = good_records(problem.region, self.data.y_raw)
+        system = replace(self.system, region=_standardised(problem, self.data))
+        return replace(
+            self, problem=problem, data=replace(self.data, good=good), system=system
+        )
+
+    def answer(
+        self, x: Float[Array, "q d_x"], a: Float[Array, "q d_a"] | None
+    ) -> Assessment:
+        """Choose on one set of draws, report on another."""
+        everything = np.ones(self.system.n_actions, dtype=bool)
+        if a is None:
+            lower, upper = self.schema.lower, self.schema.upper
+            a = self.method.search.best(self.system, x, everything, lower, upper)
+        draws, noise = self._report()
+        under = self.system.success(x, a, everything, draws, noise).value
+        natural = self.system.success(x, a, ~everything, draws, noise).value
+        joint = np.concatenate([x, a], axis=1)
+        return Assessment(
+            a,
+            under.mean(axis=1),
+            np.quantile(under, 0.05, axis=1),
+            np.quantile(under, 0.95, axis=1),
+            natural.mean(axis=1),
+            np.quantile(under - natural, 0.05, axis=1),
+            self.joint.score(joint),
+            self.joint.extrapolates(joint),
+        )
+
+    def _report(self) -> tuple[Int[Array, " s"], Noise]:
+        rng = np.random.default_rng([self.method.seed, 1])
+        noise = Noise.stratified(len(self.system.nodes), self.method.n_paths, rng)
+        if not self.method.epistemic:
+            return np.array([0]), noise
+        first = 1 + self.method.search.n_draws
+        return np.arange(first, first + self.method.n_draws), noise
+
+
+class _Builder:
+    """Learns the mechanisms one by one."""
+
+    def __init__(
+        self, method: StagedRehearsal, problem: Problem, data: Observations
+    ) -> None:
+        self.method, self.problem, self.data = method, problem, data
+        self.rng = np.random.default_rng([method.seed, 0])
+        self.n_draws = method.search.n_draws + method.n_draws
+        schema = data.schema
+        blocks = ((schema.context, data.x), (schema.covariates, data.u))
+        self.state = np.concatenate([data.x, data.u, data.a], axis=1)
+        self.columns: dict[str, slice] = {}
+        start = 0
+        for block in (schema.context, schema.covariates, schema.actions):
+            for name, part in block.slices.items():
+                self.columns[name] = slice(start + part.start, start + part.stop)
+            start += block.width
+        self.levels = {
+            c.name: c.levels
+            for block, _ in blocks
+            for c in block.columns
+            if isinstance(c, Categorical)
+        }
+        self.rank = {v: k for k, tier in enumerate(problem.tiers) for v in tier}
+
+    def system(self) -> Rehearsal:
+        inner = [v for v in self.rank if v in self.columns]
+        moved = [v for v in inner if v not in self.problem.context]
+        inputs = self._inputs(tuple(self.problem.outcomes))
+        return Rehearsal(
+            tuple(self._node(v) for v in moved),
+            self._outcomes(inputs),
+            inputs,
+            _standardised(self.problem, self.data),
+            self.state.shape[1],
+            len(self.problem.actions),
+        )
+
+    def _inputs(self, names: tuple[str, ...]) -> Int[Array, " d"]:
+        """State columns that precede the named variables."""
+        graph = self.problem.one_graph()
+        first = min(self.rank[name] for name in names)
+        if graph is None:
+            before = [v for v in self.columns if self.rank[v] < first]
+        else:
+            mates = {m for name in names for m in graph.clique_of(name)}
+            parents = {p for name in names for p in graph.parents([name])} | mates
+            earlier = [v for v in self.columns if v in parents - set(names)]
+            before = [v for v in earlier if self.rank[v] <= first]
+        columns = [
+            np.arange(self.columns[v].start, self.columns[v].stop) for v in before
+        ]
+        return np.concatenate([np.empty(0, dtype=int), *columns])
+
+    def _node(self, name: str) -> Node:
+        inputs = self._inputs((name,))
+        values = self.state[:, self.columns[name]]
+        mechanisms = tuple(self._mechanism(inputs, v) for v in values.T)
+        law = None
+        if name not in self.levels:
+            law = self._law(inputs, mechanisms[0])
+        actions = tuple(self.problem.actions)
+        action = actions.index(name) if name in actions else None
+        return Node(name, self.columns[name], inputs, mechanisms, law, action)
+
+    def _outcomes(self, inputs: Int[Array, " d"]) -> tuple[Outcome, ...]:
+        n = self.data.n
+        chosen = self.rng.choice(n, size=min(n, ATOMS), replace=False)
+        outcomes = []
+        for y in self.data.y.T:
+            mechanism = self._mechanism(inputs, y)
+            ranks = (rankdata(mechanism.residuals) - 0.5) / n
+            law = self._law(inputs, mechanism)
+            outcomes.append(Outcome(mechanism, law, ranks[chosen]))
+        return tuple(outcomes)
+
+    def _mechanism(self, inputs: Int[Array, " d"], v: Float[Array, " n"]) -> Mechanism:
+        z = self.state[:, inputs]
+        groups = self._groups(inputs)
+        y = (v - v.mean()) / (v.std() or 1.0)
+        choice = choose(z, y, groups, share_widths=not self.method.relevance)
+        return Mechanism.of(z, v, choice, self.n_draws, self.rng)
+
+    def _law(self, inputs: Int[Array, " d"], mechanism: Mechanism) -> Law:
+        return Law.of(
+            self.state[:, inputs],
+            mechanism.residuals,
+            self.n_draws,
+            self.rng,
+            local=self.method.local_laws,
+        )
+
+    def _groups(self, inputs: Int[Array, " d"]) -> Int[Array, " d"]:
+        owner = np.empty(self.state.shape[1], dtype=int)
+        for k, part in enumerate(self.columns.values()):
+            owner[part] = k
+        return np.unique(owner[inputs], return_inverse=True)[1]
+
+
+def _standardised(problem: Problem, data: Observations) -> Any:
+    outcomes = data.schema.outcomes
+    return problem.region.standardised(outcomes.means, outcomes.scales)
