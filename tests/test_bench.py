@@ -23,11 +23,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+import forestall
 from forestall import Ascent, NestedRehearsal, PlanError
 from forestall.baselines import NoAction
 from forestall.bench import (
     Plan,
     Row,
+    pool,
     read_rows,
     run,
     score,
@@ -153,6 +155,13 @@ def test_a_number_of_seeds_counts_them_and_a_list_names_them() -> None:
     assert plan_of(seeds=[7, 3]).seeds == (7, 3)
 
 
+def test_a_range_of_random_tasks_is_written_out() -> None:
+    plan = plan_of(tasks=["bank", "random-8..11", "random-3"])
+    tasks = ("bank", "random-8", "random-9", "random-10", "random-11", "random-3")
+    assert plan.tasks == tasks
+    assert plan.to_dict()["tasks"] == list(tasks)
+
+
 def nested(**values: Any) -> dict[str, Any]:
     return {"methods": {"ours": {"method": "NestedRehearsal", **values}}}
 
@@ -164,6 +173,12 @@ def nested(**values: Any) -> dict[str, Any]:
         ({"tasks": ["bonk"]}, "got 'bonk'. Did you mean 'bank'?"),
         ({"tasks": "bank"}, "Expected tasks as a list of names"),
         ({"tasks": ["bank", "bank"]}, "every one of tasks once; got 'bank' again"),
+        ({"tasks": ["random-x"]}, "random-0, random-1 and so on; got 'random-x'"),
+        ({"tasks": ["random-4..2"]}, "got 'random-4..2'. Write it like 'random-0..19'"),
+        (
+            {"tasks": ["random-0..3", "random-2"]},
+            "every one of tasks once; got 'random-2' again",
+        ),
         ({"seeds": [1, 1]}, "every one of seeds once; got 1 again"),
         ({"seeds": 0}, "Expected seeds as a number of them or as a list"),
         ({"n": 2.5}, "Expected n as a whole number of 1 or more; got 2.5"),
@@ -213,6 +228,18 @@ def test_the_plans_of_the_repository_can_be_read(name: str) -> None:
     assert plan.default_out == folder / "results" / f"{name}.csv"
     assert len(plan.tasks) == 5
     assert list(plan.methods) == ["nested", "conditional", "none"]
+
+
+@pytest.mark.skipif(
+    not hasattr(forestall, "StagedRehearsal"), reason="StagedRehearsal is not public"
+)
+@pytest.mark.parametrize(("name", "n_tasks"), [("decisions", 7), ("unseen", 20)])
+def test_the_plans_for_the_default_method_can_be_read(name: str, n_tasks: int) -> None:
+    folder = Path(__file__).parents[1] / "benchmarks"
+    plan = Plan.from_file(folder / "plans" / f"{name}.toml")
+    assert len(plan.tasks) == n_tasks
+    assert list(plan.methods)[:2] == ["staged", "nested"]
+    assert (plan.n, plan.contexts) == (1000, 16)
 
 
 def test_results_of_a_plan_elsewhere_go_to_the_current_folder() -> None:
@@ -317,6 +344,14 @@ def test_another_plan_seed_moves_every_history(tmp_path: Path) -> None:
     two = run(plan_of(seed=1), tmp_path / "two.csv", progress=False)
     pairs = zip(read_rows(one), read_rows(two), strict=True)
     assert all(a.probability != b.probability for a, b in pairs)
+
+
+@pytest.mark.usefixtures("quick_oracles")
+def test_random_tasks_run_like_any_other(tmp_path: Path) -> None:
+    plan = plan_of(tasks=["random-0..2"], n=100, seeds=1)
+    rows = read_rows(run(plan, tmp_path / "a.csv", progress=False))
+    assert [row.error for row in rows] == [""] * 12
+    assert {row.task for row in rows} == {"random-0", "random-1", "random-2"}
 
 
 def test_two_processes_give_the_numbers_of_one(finished: Path, tmp_path: Path) -> None:
@@ -634,6 +669,7 @@ def made_up(rng: np.random.Generator, success: str | None = None) -> list[Row]:
                 oracle=0.7 + best * 0.3,
                 supported_oracle=0.4 + supported * 0.3,
                 probability=told,
+                predicted_no_action=none * 0.3,
                 lower=max(0.0, told - 0.2),
                 upper=min(1.0, told + 0.2),
                 verdict=("act", "leave", "abstain")[rng.integers(3)],
@@ -673,6 +709,10 @@ def test_a_summary_equals_a_slow_and_obvious_one(rng: np.random.Generator) -> No
     assert told.coverage == pytest.approx(len(held) / len(acted))
     assert told.width == pytest.approx(mean([r.upper - r.lower for r in acted]))
     assert told.bias == pytest.approx(mean([r.probability - r.success for r in acted]))
+    claims = [row.probability - row.predicted_no_action for row in acted]
+    assert told.claimed == pytest.approx(sum(claims) / len(rows))
+    p_verdict = mean([row.verdict_success for row in rows])
+    assert told.regret_of_verdict == pytest.approx(p0 - p_verdict)
     assert told.act == pytest.approx(len(acted) / len(rows))
     assert told.act + told.leave + told.abstain == pytest.approx(1.0)
     assert (told.n_rows, told.n_seeds, told.fit_seconds) == (12, 3, 2.0)
@@ -722,10 +762,74 @@ def test_a_method_that_always_fails_has_no_figures_but_a_line() -> None:
     assert "| bank | m | – |" in to_markdown([told])
 
 
-def test_where_nothing_can_be_gained_there_is_no_share_of_it() -> None:
-    told = summarise_rows([a_row(oracle=0.2, supported_oracle=0.2, success=0.2)])
+@pytest.mark.parametrize("oracle", [0.195, 0.2, 0.209])
+def test_where_hardly_anything_can_be_gained_there_is_no_share_of_it(
+    oracle: float,
+) -> None:
+    rows = [
+        a_row(seed=i, oracle=oracle, supported_oracle=oracle, success=0.2 + i / 100)
+        for i in range(2)
+    ]
+    told = summarise_rows(rows)
     assert math.isnan(told.lift_share)
+    assert math.isnan(told.lift_share_se)
     assert math.isnan(told.supported_lift_share)
+    assert "–" in to_markdown([told], ["lift share"])
+
+
+def test_a_method_that_does_not_act_claims_nothing() -> None:
+    quiet = {"probability": 0.9, "predicted_no_action": 0.1}
+    rows = [
+        a_row(verdict=v, context=i, **quiet) for i, v in enumerate(("leave", "act"))
+    ]
+    assert summarise_rows(rows[:1]).claimed == 0.0
+    assert summarise_rows(rows).claimed == pytest.approx(0.4)
+
+
+def test_what_is_not_told_is_no_claim() -> None:
+    told = summarise_rows([a_row(probability=0.9, predicted_no_action=math.nan)])
+    assert math.isnan(told.claimed)
+
+
+def test_a_pool_averages_shares_over_tasks_and_intervals_over_acted_rows(
+    rng: np.random.Generator,
+) -> None:
+    one = made_up(rng)
+    two = [replace(row, task="non-syn1") for row in made_up(rng)[:6]]
+    nothing = [replace(row, task="placebo", oracle=row.no_action) for row in two]
+    summaries = [summarise_rows(rows) for rows in (one, two, nothing)]
+    (pooled,) = pool(summaries)
+    shares = [summaries[0].lift_share, summaries[1].lift_share]
+    assert (pooled.method, pooled.n_tasks) == ("m", 3)
+    assert pooled.lift_share == pytest.approx(np.mean(shares))
+    assert pooled.lowest_lift_share.value == min(shares)
+    assert pooled.lowest_lift_share.task in ("bank", "non-syn1")
+    together = summarise_rows([*one, *two, *nothing])
+    assert pooled.coverage == pytest.approx(together.coverage)
+    assert pooled.width == pytest.approx(together.width)
+    assert pooled.bias == pytest.approx(together.bias)
+
+
+def test_the_most_harm_of_a_pool_names_its_task() -> None:
+    harmful = a_row(task="non-syn1", verdict_success=0.15)
+    (pooled,) = pool([summarise_rows([a_row()]), summarise_rows([harmful])])
+    assert pooled.regret_of_verdict.task == "non-syn1"
+    assert pooled.regret_of_verdict.value == pytest.approx(0.05)
+    assert "| .050 (non-syn1) |" in to_markdown(
+        [summarise_rows([a_row()]), summarise_rows([harmful])]
+    )
+
+
+def test_a_method_that_always_fails_has_a_pool_without_figures() -> None:
+    failed = {"success": math.nan, "verdict": "", "error": "no"}
+    both = [summarise_rows([a_row(task=t, **failed)]) for t in ("bank", "non-syn1")]
+    (pooled,) = pool(both)
+    assert math.isnan(pooled.lift_share)
+    assert (pooled.lowest_lift_share.task, pooled.regret_of_verdict.task) == ("", "")
+
+
+def test_one_task_alone_is_not_pooled() -> None:
+    assert "Over all tasks" not in to_markdown([summarise_rows([a_row()])])
 
 
 def test_a_success_above_the_oracle_is_flagged_beyond_chance_only() -> None:
@@ -751,9 +855,10 @@ def test_tables_show_every_task_and_method(finished: Path) -> None:
     console = Console(width=80, file=io.StringIO())
     console.print(to_rich(summaries))
     shown = console.file.getvalue()  # type: ignore[attr-defined]
-    assert shown.count("non-syn1") == 2
+    assert shown.count("\nnon-syn1") == 3
     assert "…" not in shown
     assert f"{summaries[0].oracle:.3f}".lstrip("0") in shown
+    assert "claimed" in shown
 
 
 def test_a_run_cut_short_can_be_summarised(finished: Path, tmp_path: Path) -> None:

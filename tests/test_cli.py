@@ -416,7 +416,42 @@ def test_a_thin_overlap_is_a_warning(rng):
     (overlap,) = report.overlaps
     assert overlap.deviation == pytest.approx(0.01, rel=0.2)
     assert overlap.reach == pytest.approx(0.06, rel=0.25)
-    assert any(text.startswith("Thin overlap") for text in report.warnings)
+    (text,) = report.warnings
+    assert text.startswith("Thin overlap: given what is known beforehand, 'a' varied")
+
+
+def test_an_interval_wider_than_history_is_a_warning_that_blames_the_interval(rng):
+    records = {name: rng.normal(size=200) for name in "xay"}
+    problem = Problem(
+        context=["x"], actions={"a": (-50.0, 50.0)}, outcomes=["y"], desired=["y >= 0"]
+    )
+    report = check(problem, records)
+    (overlap,) = report.overlaps
+    assert overlap.breadth == pytest.approx(0.06, rel=0.2)
+    (text,) = report.warnings
+    assert text.startswith(
+        "Wide interval: 'a' may be set in [-50, 50], but history has"
+    )
+    assert "Narrow the interval" in text
+    assert "given what is known" not in text
+
+
+def test_actions_without_effect_in_the_graph_are_a_warning(rng):
+    records = {name: rng.normal(size=200) for name in "xay"}
+    problem = Problem(
+        context=["x"],
+        actions={"a": (-1.0, 1.0)},
+        outcomes=["y"],
+        desired=["y >= 0"],
+        graph="digraph { x -> {a y} }",
+    )
+    (text,) = check(problem, records).warnings
+    assert text.startswith("By this graph the actions (a) influence no outcome (y)")
+
+
+def test_check_refuses_what_is_no_problem():
+    with pytest.raises(forestall.SpecError, match="Expected a Problem, then a history"):
+        check({"context": ["x"]}, {})
 
 
 def test_an_interval_that_history_hardly_touches_is_a_warning(rng):

@@ -238,6 +238,26 @@ class TestOrderAlone:
         assert found.adjusted == found.staged == found.integrated_out == ()
 
 
+def test_actions_that_influence_no_outcome_are_remarked_on():
+    found = by_graph("digraph { x -> {a b y}; a -> m }", roles("x", "m", "a b"))
+    assert found.nested.valid is found.sequential.valid is True
+    assert found.remark == (
+        "By this graph the actions (a, b) influence no outcome (y): no directed path "
+        "leads to one, so none can help."
+    )
+    assert str(found).splitlines()[-1] == found.remark
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["digraph { x -> a -> m -> y; b }", "digraph { x; m; b; a <-> y }"],
+)
+def test_one_action_with_an_effect_needs_no_remark(text):
+    found = by_graph(text, roles("x", "m", "a b"))
+    assert found.remark == ""
+    assert str(found).splitlines()[-1].startswith("Assumed: ")
+
+
 def test_the_printed_verdict_is_plain_language():
     assert str(by_graph(*NON_SYN2)).splitlines() == [
         "Adjusted for, before the first action: none",

@@ -1,8 +1,29 @@
+import copy
+import dataclasses
+import pickle
+import subprocess
+import sys
+
 import networkx as nx
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from forestall import GraphError, Problem, RegionError, RehearsalGraph, SpecError
+from forestall import (
+    GraphError,
+    PlanError,
+    Polytope,
+    Problem,
+    RegionError,
+    RehearsalGraph,
+    SpecError,
+)
+from forestall.errors import by_nearness, nearest
+from forestall.files import read_toml
+from forestall.observations import Observations
 from worlds import DOSING, LENDING
 
 FIELDS = LENDING.to_dict()
@@ -87,6 +108,26 @@ def test_its_repr_can_be_read_back():
         ({"actions": ["rate"]}, "mapping from name to feasible interval"),
         ({"actions": {"rate": 1.0}}, r"interval \(lowest, highest\) .*'rate'; got 1.0"),
         ({"actions": {"rate": (0, 1, 2)}}, "'rate'; got"),
+        ({"actions": {"rate": "01"}}, "'rate'; got '01'. Give two numbers"),
+        ({"actions": {"rate": ("0", "1")}}, r"'rate'; got \('0', '1'\)"),
+        ({"actions": {"rate": (False, True)}}, r"'rate'; got \(False, True\)"),
+        ({"actions": {"rate": np.array([False, True])}}, "'rate'; got array"),
+        ({"actions": {"rate": {0, 1}}}, r"'rate'; got \{0, 1\}"),
+        (
+            {"actions": {"rate": (-1e308, 1e308)}},
+            r"within 1e\+100 for the action 'rate'; got \(-1e\+308, 1e\+308\)",
+        ),
+        ({"actions": {"rate": (0, 10**400)}}, r"'rate'; got \(0, inf\)"),
+        (
+            {"context": {"score", "debt"}},
+            r"'context'; got a set, .* Write a list: \['debt', 'score'\]",
+        ),
+        ({"outcomes": frozenset(["roi"])}, r"Write a list: \['roi'\]"),
+        ({"context": {"score": 1}}, r"'context'; got dict, \{'score': 1\}. List them"),
+        ({"context": pd.DataFrame({"score": [1]})}, r"got DataFrame, shape \(1, 1\)"),
+        ({"context": pd.Index([1, 2])}, "names as text in 'context'; got 1"),
+        ({"order": [[], *FIELDS["order"]]}, r"got the empty \[\]. Remove it"),
+        ({"order": [{"score", "debt"}, "rate"]}, "'order'; got a set"),
         ({"actions": {"rate": ("low", "high")}}, "'rate'; got"),
         ({"actions": {"rate": (1.0, 1.0)}}, r"'rate'; got \(1, 1\), which is empty"),
         ({"actions": {"rate": (2.0, 1.0)}}, r"got \(2, 1\), which is empty"),
@@ -139,6 +180,115 @@ def test_a_region_that_makes_no_sense_is_refused(desired, message):
         changed(desired=desired)
 
 
+@pytest.mark.parametrize("make", [pd.Index, np.array, pd.Series, pl.Series, tuple])
+def test_names_may_come_as_an_array_or_an_index(make):
+    problem = changed(context=make(["score", "debt"]), outcomes=make(["repaid", "roi"]))
+    assert problem == LENDING
+    assert [type(name) for name in problem.context] == [str, str]
+
+
+@given(
+    b=st.lists(st.integers(-3, 3), min_size=2, max_size=2),
+    M=st.lists(st.integers(-3, 3), min_size=4, max_size=4),
+    y=st.lists(st.integers(-9, 9), min_size=2, max_size=2),
+)
+def test_a_region_is_taken_by_the_names_of_its_columns(b, M, y):
+    rows = np.reshape(M, (2, 2)) * 0.1 + [[0.01, 0.01], [0.01, 0.01]]
+    region = Polytope.from_arrays(rows, b, ["roi", "repaid"])
+    taken = region.over(["repaid", "roi"])
+    assert taken.texts == region.texts
+    assert taken.names == ("repaid", "roi")
+    at = np.array(y, dtype=float)
+    assert taken.contains(at[::-1]) == region.contains(at)
+    np.testing.assert_allclose(taken.slack(at[::-1]), region.slack(at))
+
+
+def test_a_region_in_another_order_keeps_its_texts():
+    region = Polytope.parse(["roi >= 0.3", "0.1*repaid + roi < 2"], ["roi", "repaid"])
+    problem = changed(desired=region)
+    assert problem.region.texts == region.texts
+    assert problem.region.contains(np.array([[0.0, 0.3], [0.3, 0.0]])).tolist() == [
+        True,
+        False,
+    ]
+    assert Problem.from_dict(problem.to_dict()) == problem
+
+
+def test_generated_names_of_a_region_are_taken_by_position():
+    region = Polytope.from_arrays([[1.0, 2.0], [0.0, -1.0]], [3.0, -0.3])
+    assert changed(desired=region).region.texts == (
+        "repaid + 2*roi <= 3",
+        "roi >= 0.3",
+    )
+
+
+def test_texts_that_say_something_else_than_the_rows_are_written_anew():
+    raw = Polytope.parse(["repaid >= 0.6", "roi >= 1"], ["repaid", "roi"])
+    region = raw.standardised(np.array([0.0, 1.0]), np.array([1.0, 2.0]))
+    problem = changed(desired=region)
+    assert problem.region.texts == ("repaid >= 0.6", "roi >= 0")
+
+
+@pytest.mark.parametrize(
+    "region",
+    [
+        Polytope.parse(["rate >= 1"], ["repaid", "rate"]),
+        Polytope.parse(["roi >= 1"], ["roi"]),
+        Polytope.from_arrays([[1.0]], [1.0]),
+    ],
+    ids=str,
+)
+def test_a_region_over_other_outcomes_is_refused(region):
+    with pytest.raises(SpecError, match="outcomes 'repaid' and 'roi'; got one over"):
+        changed(desired=region)
+
+
+def test_the_feasible_intervals_cannot_be_changed():
+    problem = changed()
+    with pytest.raises(AttributeError):
+        problem.actions.update(rate=(0.0, 9.0))
+    with pytest.raises(TypeError):
+        problem.actions["rate"] = (0.0, 9.0)
+    assert problem.actions == {"rate": (0.0, 1.0)} == dict(problem.actions)
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        copy.copy,
+        copy.deepcopy,
+        dataclasses.replace,
+        lambda p: pickle.loads(pickle.dumps(p)),
+        lambda p: Problem(**dataclasses.asdict(p)),
+    ],
+)
+def test_a_copied_problem_is_the_same_problem(again):
+    assert again(LENDING) == LENDING
+    assert again(LENDING).actions == LENDING.actions
+
+
+@pytest.mark.parametrize(
+    ("problem", "history", "remedy"),
+    [
+        (FIELDS, {}, r"got dict .* with Problem.from_dict"),
+        ({}, LENDING, "got dict .* Swap the two: the problem comes first"),
+        ("problem.toml", {}, r"got str .* with Problem.from_file"),
+        (None, {}, r"got NoneType .* with Problem\(context="),
+    ],
+)
+def test_what_is_no_problem_is_refused_before_the_history(problem, history, remedy):
+    with pytest.raises(
+        SpecError, match=f"Expected a Problem, then a history; {remedy}"
+    ):
+        Observations.read(problem, history)
+
+
+def test_fitting_to_what_is_no_problem_says_so():
+    code = "import forestall; forestall.fit({'actions': {}}, {})"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert b"SpecError: Expected a Problem, then a history; got dict" in run.stderr
+
+
 def test_covariates_need_no_order_when_there_is_a_graph():
     problem = changed(order=None, graph=GRAPH)
     assert problem.identification().nested.valid is True
@@ -177,8 +327,15 @@ def test_a_graph_for_each_time_step_is_chosen_by_its_step():
     assert problem.at(1).graph == RehearsalGraph.read(later)
     with pytest.raises(SpecError, match=r"problem.at\(step\), step 0 to 1"):
         problem.identification()
-    with pytest.raises(SpecError, match="time step from 0 to 1; got 2"):
-        problem.at(2)
+    for step in (2, -1, "0", 0.0, None, True):
+        with pytest.raises(SpecError, match=f"time step from 0 to 1; got {step!r}"):
+            problem.at(step)
+    assert problem.at(np.int64(1)) == problem.at(1)
+
+
+def test_a_list_of_one_graph_is_one_graph_for_all_time():
+    assert changed(graph=[GRAPH]) == changed(graph=GRAPH)
+    assert changed(graph=[GRAPH]).identification().nested.valid is True
 
 
 @pytest.mark.parametrize(
@@ -202,6 +359,36 @@ def test_a_missing_or_binary_file_says_why(tmp_path):
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(SpecError, match="could not read"):
         Problem.from_file(tmp_path / "binary.toml")
+
+
+def test_toml_is_read_with_the_words_of_its_reader(tmp_path):
+    path = tmp_path / "plan.toml"
+    path.write_text("a = 1")
+    assert read_toml(path, "plan", PlanError) == {"a": 1}
+    path.write_text("a = [")
+    with pytest.raises(PlanError, match="Expected TOML in .*plan.toml"):
+        read_toml(path, "plan", PlanError)
+    with pytest.raises(PlanError, match="a plan file in TOML; could not read"):
+        read_toml(tmp_path / "none.toml", "plan", PlanError)
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "suggested"),
+    [
+        ("Nut", ["Light", "Nutrients_PC1"], "Nutrients_PC1"),
+        ("Nutrients_PC1", ["Light", "nut"], "nut"),
+        ("x", ["y", " x "], " x "),
+        (" X ", ["y", "x"], "x"),
+        ("credit_scor", ["credit", "credit_score"], "credit_score"),
+    ],
+)
+def test_a_name_cut_short_or_with_spaces_is_recognised(name, known, suggested):
+    assert nearest(name, known) == f" Did you mean {suggested!r}?"
+    assert by_nearness(name, known)[0] == suggested
+
+
+def test_one_letter_in_common_suggests_nothing():
+    assert nearest("y", ["year"]) == nearest("x", []) == ""
 
 
 def test_a_failed_write_leaves_the_old_file_whole(tmp_path, monkeypatch):

@@ -545,6 +545,28 @@ def test_the_sharpness_is_positive_and_finite(sharpness):
         ProbitDesirability(BOX, sharpness)
 
 
+@given(y=arrays(float, (20, 2), elements=st.integers(-5, 5).map(float)))
+def test_one_constraint_is_judged_as_it_is_within_the_region(y):
+    texts = ["0.1*a + 0.3*b <= 0.7", "-1 <= a < 3", "a + b > -4"]
+    region = Polytope.parse(texts, ["a", "b"])
+    parts = [region.only(text) for text in texts]
+    assert [len(part) for part in parts] == [1, 2, 1]
+    assert [str(part) for part in parts] == texts
+    together = np.all([part.contains(y) for part in parts], axis=0)
+    np.testing.assert_array_equal(together, region.contains(y))
+    slacks = np.concatenate([part.slack(y) for part in parts], axis=1)
+    np.testing.assert_array_equal(slacks, region.slack(y))
+
+
+def test_what_is_taken_from_a_region_is_read_only_and_survives_pickling():
+    region = Polytope.parse(["a <= 1", "b <= 2"], ["a", "b"])
+    taken = pickle.loads(pickle.dumps(region.over(["b", "a"])))
+    assert taken.normals.tolist() == [[0.0, 1.0], [1.0, 0.0]]
+    for part in (region.over(["b", "a"]), region.only("a <= 1")):
+        assert not part.normals.flags.writeable
+        assert not part.offsets.flags.writeable
+
+
 def test_region_errors_belong_to_the_one_tree():
     assert issubclass(RegionError, ForestallError)
     assert issubclass(RegionError, ValueError)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import datetime
+import re
 import subprocess
 import sys
 from decimal import Decimal
@@ -388,16 +389,97 @@ def test_no_contexts_are_no_rows(observations):
     assert rows.faults == ()
 
 
+ODD = [
+    "low",
+    "",
+    "nan",
+    "1_0",
+    datetime.date(2020, 1, 1),
+    b"50",
+    [1.0, 2.0],
+    {},
+    1 + 2j,
+    np.datetime64("2020-01-01"),
+    pd.Interval(0, 1),
+]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+def test_an_odd_cell_costs_its_row_only(observations, odd):
+    rows = observations.schema.encode_contexts(
+        {
+            "income": [50.0, odd, odd, "50", " 5e1 "],
+            "sector": ["farm", "farm", "farm", odd, "farm"],
+            "owner": [True, True, odd, True, True],
+        }
+    )
+    assert [fault is None for fault in rows.faults] == [True, False, False, False, True]
+    assert rows.faults[1].startswith("Expected a finite number for 'income'; got ")
+    assert rows.faults[1].endswith("Give its value.")
+    assert "a known category for 'owner' (False, True); got " in rows.faults[2]
+    assert "a known category for 'sector' ('farm', 'retail'," in rows.faults[3]
+    np.testing.assert_array_equal(rows.x[[0, 0, 0]], rows.x[[0, 4, 4]])
+
+
+def test_a_fault_names_the_column_and_the_value(observations):
+    rows = observations.schema.encode_contexts(contexts(income=["abc"]))
+    assert rows.faults == (
+        "Expected a finite number for 'income'; got 'abc'. Give its value.",
+    )
+
+
+@pytest.mark.parametrize("make", [dict, pd.DataFrame, lambda h: pl.DataFrame(h)])
+def test_a_wrong_column_makes_every_row_faulty(observations, make):
+    table = make({"income": ["a", "b"], "sector": ["farm"] * 2, "owner": [True] * 2})
+    faults = observations.schema.encode_contexts(table).faults
+    assert ["got 'a'" in faults[0], "got 'b'" in faults[1]] == [True, True]
+
+
+@given(
+    st.permutations([50.0, 50, "50", True, None, "low", b"x", np.nan, Decimal(50)]),
+    st.integers(0, 8),
+)
+def test_what_is_made_of_a_row_does_not_depend_on_the_others(observations, income, cut):
+    def encoded(values):
+        table = {"income": values, "sector": ["farm"], "owner": [True]}
+        return observations.schema.encode_contexts(
+            {k: v if k == "income" else v * len(values) for k, v in table.items()}
+        )
+
+    whole, part = encoded(income), encoded(income[: cut + 1])
+    np.testing.assert_array_equal(whole.x[: cut + 1], part.x)
+    assert whole.faults[: cut + 1] == part.faults
+
+
 @pytest.mark.parametrize(
-    ("changes", "text"),
+    ("levels", "value", "told"),
     [
-        ({"income": ["low"]}, "numbers in the column 'income'; got text, first 'low'"),
-        ({"income": [datetime.date(2020, 1, 1)]}, "'income'; got dates or times"),
+        (
+            (False, True),
+            "True",
+            "got the text 'True', not the boolean True. Convert it.",
+        ),
+        ((False, True), "true", "got the text 'true', not the boolean True."),
+        ((1, 2), "2", "got the text '2', not the number 2."),
+        (("1", "2"), 2.0, "got the number 2, not the text '2'."),
+        (("a", "b"), "A", "got 'A', which no record has."),
+        ((1, "farm"), "frm", "Did you mean 'farm'?"),
     ],
 )
-def test_a_context_column_of_the_wrong_kind_is_an_error(observations, changes, text):
-    with pytest.raises(DataError, match=text):
-        observations.schema.encode_contexts(contexts(**changes))
+def test_a_category_of_another_type_says_the_type(levels, value, told):
+    assert told in Categorical("k", levels).fault(value)
+
+
+def test_the_text_columns_of_an_empty_answer_are_text():
+    empty = {"p": np.empty(0), "v": []}
+    one = {"p": np.ones(1), "v": ["act"]}
+    for make in (pd.DataFrame, pl.DataFrame):
+        none, some = (like(make({"x": [0.0] * len(c["v"])}), c) for c in (empty, one))
+        assert none["v"].dtype == some["v"].dtype
+    for make in (pa.table, pa.RecordBatch.from_pydict):
+        out = like(make({"x": pa.array([], pa.float64())}), empty)
+        assert out.schema.types == [pa.float64(), pa.string()]
+    assert like({"x": []}, empty)["v"].dtype.kind == "U"
 
 
 def test_a_missing_context_column_is_an_error_with_the_nearest_name(observations):
@@ -528,7 +610,8 @@ BAD = {
     ),
     "boolean action": (
         {**make_history(), "rate": make_history()["owner"]},
-        "continuous action in the column 'rate'; got booleans",
+        "column 'rate'; got booleans. Yes-or-no actions are not supported; give "
+        "the amount that was set",
     ),
     "booleans among numbers": (
         with_cell("risk", 3, True),
@@ -560,7 +643,32 @@ BAD = {
         {**make_history(), "income": [object()] * N},
         "'income'; got values of type object",
     ),
-    "bytes": ({**make_history(), "sector": [b"x"] * N}, "values of type bytes"),
+    "bytes": (
+        {**make_history(), "sector": [b"x"] * N},
+        "got bytes instead of text, first b'x' in row 0. Save the file as UTF-8",
+    ),
+    "booleans among categories": (
+        {**make_history(), "sector": [1, "a", True, "b"] * (N // 4)},
+        "one kind of value in the column 'sector'; got booleans among numbers",
+    ),
+    "integer names": (
+        pd.DataFrame(np.ones((3, 2))),
+        r"'income' in the history; got only column names that are no text, first 0 "
+        r"\(int\). Rename the columns",
+    ),
+    "two levels of names": (
+        pd.DataFrame({("a", "income"): [1.0]}),
+        r"no text, first \('a', 'income'\) \(tuple\)",
+    ),
+    "one integer name": (
+        {**without("risk"), 0: np.ones(N)},
+        r"'risk' in the history; got the columns 'income', .* and column names that "
+        r"are no text, first 0",
+    ),
+    "many columns": (
+        {**{f"column {k}": [1.0] for k in range(50)}, "Income ": [1.0]},
+        r"got the columns 'Income ', .* and 41 more. Did you mean 'Income '\?",
+    ),
     "complex": (
         {**make_history(), "rate": make_history()["rate"] + 1j},
         "'rate'; got complex numbers",
@@ -654,6 +762,29 @@ def test_a_broken_file_is_an_error(suffix, tmp_path):
     path.write_bytes(b"a,b\n1\n2,3,4\n")
     with pytest.raises(DataError, match=r"a file that cannot be read"):
         Table.read(path)
+
+
+@pytest.mark.parametrize("mark", [";", "\t", "|"])
+def test_a_csv_with_another_separator_is_recognised(mark, tmp_path):
+    path = tmp_path / "history.csv"
+    path.write_text(f"income{mark}rate\n1{mark}2\n")
+    with pytest.raises(DataError, match=f"separated by {re.escape(repr(mark))}"):
+        Observations.read(make_problem(), path)
+    path.write_text(f"income{mark}rate\n1,5{mark}2,5\n")
+    with pytest.raises(DataError, match=f"sep={re.escape(repr(mark))}"):
+        Observations.read(make_problem(), path)
+
+
+@pytest.mark.parametrize("header", ["sector", "Präfix"])
+def test_a_csv_that_is_no_utf8_says_so(header, tmp_path):
+    path = tmp_path / "history.csv"
+    rows = {**make_history(), "sector": ["Müller"] * N}
+    names = [header if name == "sector" else name for name in rows]
+    lines = [names, *zip(*rows.values(), strict=True)]
+    text = "\n".join(",".join(map(str, line)) for line in lines)
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(DataError, match="UTF-8"):
+        Observations.read(make_problem(), path)
 
 
 def test_an_empty_field_of_a_csv_is_a_gap(tmp_path):

@@ -20,6 +20,9 @@ from forestall.tasks.scm import Node, StructuralModel, linear, normal, uniform
 from forestall.tasks.task import Task
 
 every_task = pytest.mark.parametrize("name", tasks.names())
+every_task_that_acts = pytest.mark.parametrize(
+    "name", [name for name in tasks.names() if name != "placebo"]
+)
 
 
 def rows(table: dict[str, np.ndarray]) -> list[dict[str, float]]:
@@ -32,8 +35,9 @@ def random_actions(task: Task, m: int) -> np.ndarray:
     return np.random.default_rng(7).uniform(lower, upper, (m, len(lower)))
 
 
-def test_names_the_five_tasks():
-    assert tasks.names() == ("lin-syn1", "bermuda", "bank", "non-syn1", "non-syn2")
+def test_names_the_tasks_of_the_paper_and_two_traps():
+    paper = ("lin-syn1", "bermuda", "bank", "non-syn1", "non-syn2")
+    assert tasks.names() == (*paper, "dosing", "placebo")
 
 
 @every_task
@@ -43,7 +47,7 @@ def test_a_task_is_made_once_and_knows_its_name(name):
 
 
 def test_an_unknown_task_is_refused_with_the_nearest_name():
-    expected = r"one of the tasks lin-syn1, .*got 'bnk'\. Did you mean 'bank'\?"
+    expected = r"tasks lin-syn1, .*, or random-0, .*got 'bnk'\. Did you mean 'bank'\?"
     with pytest.raises(TaskError, match=expected):
         tasks.get("bnk")
 
@@ -130,6 +134,8 @@ ROOT_CONTEXTS = [
     ("non-syn1", "X", stats.uniform(-1, 2)),
     ("non-syn2", "X1", stats.uniform(0, 1)),
     ("non-syn2", "X2", stats.uniform(0, 1)),
+    ("dosing", "severity", stats.uniform(-2, 4)),
+    ("placebo", "age", stats.uniform(-1, 2)),
 ]
 
 
@@ -147,7 +153,7 @@ def test_contexts_and_history_have_the_same_law(name):
         assert stats.ks_2samp(history[v], contexts[v]).pvalue > 1e-3
 
 
-@every_task
+@every_task_that_acts
 def test_do_cuts_the_parents_and_moves_descendants_alone(name):
     task = tasks.get(name)
     model = task.model
@@ -454,6 +460,8 @@ NO_ACTION = {
     "non-syn1": 0.065,
     "non-syn2": 0.131,
     "bermuda": 0.148,
+    "dosing": 0.399,
+    "placebo": 0.311,
 }
 ORACLE = {
     "lin-syn1": (0.953, 0.005, 3),
@@ -461,6 +469,8 @@ ORACLE = {
     "non-syn1": (0.26, 0.03, 60),
     "non-syn2": (0.82, 0.03, 40),
     "bermuda": (0.707, 0.01, 10),
+    "dosing": (0.647, 0.005, 5),
+    "placebo": (0.311, 0.04, 60),
 }
 
 
@@ -493,6 +503,73 @@ def test_the_oracle_reaches_the_figure_measured(name):
 @pytest.mark.parametrize(("x", "figure"), [(-1.0, 0.14), (1.0, 0.47)])
 def test_the_oracle_of_non_syn1_spans_the_figures_measured(x, figure):
     assert tasks.get("non-syn1").oracle({"X": x})[1] == pytest.approx(figure, abs=0.01)
+
+
+def test_the_action_of_placebo_moves_nothing_and_no_oracle_gains():
+    task = tasks.get("placebo")
+    assert task.graph.descendants(["visits"]) <= {"visits"}
+    for x in rows(task.contexts(5, seed=0)):
+        natural = task.success(x, None, 20_000, seed=0)
+        everywhere = task.successes(x, random_actions(task, 50), 20_000, seed=0)
+        assert (everywhere == natural).all()
+        for oracle in (task.oracle, task.supported_oracle):
+            assert oracle(x)[1] == pytest.approx(natural, abs=ERROR)
+
+
+def test_the_action_of_placebo_looks_effective_until_vigour_is_known():
+    h = tasks.get("placebo").history(100_000, seed=0)
+    y = h["recovery"]
+    naive, *_ = np.linalg.lstsq(np.column_stack([h["visits"], h["age"]]), y)
+    known, *_ = np.linalg.lstsq(
+        np.column_stack([h["visits"], h["age"], h["vigour"]]), y
+    )
+    assert naive[0] > 0.7
+    assert abs(known[0]) < 0.02
+
+
+DOSE_SD = np.hypot(0.3, 0.2)
+
+
+def test_the_right_dose_is_one_that_history_shows():
+    task = tasks.get("dosing")
+    for x in (-2.0, -1.0, 0.5, 1.5, 2.0):
+        action, best = task.oracle({"severity": x})
+        assert abs(action["dose"] - 0.8 * x) < 3.2 * DOSE_SD
+        supported = task.supported_oracle({"severity": x})[1]
+        assert supported == pytest.approx(best, abs=ERROR)
+
+
+def test_a_fit_that_reverts_invents_a_dose_that_nobody_gave():
+    # Widths, amplitude and noise are those of the largest marginal likelihood.
+    task, width = tasks.get("dosing"), np.array([1.3, 8.0, 1.6])
+    h = task.history(600, seed=0)
+    z = np.column_stack([h[v] for v in ("severity", "frailty", "dose")])
+    mean, sd = z.mean(axis=0), z.std(axis=0)
+    y = h["marker"]
+
+    def kernel(a: np.ndarray) -> np.ndarray:
+        p, q = (a - mean) / sd / width, (z - mean) / sd / width
+        squares = (p**2).sum(axis=1)[:, None] + (q**2).sum(axis=1) - 2.0 * p @ q.T
+        return np.exp(-0.5 * squares)
+
+    weights = np.linalg.solve(
+        7.0 * kernel(z) + 0.05 * np.eye(600), 7.0 * (y - y.mean())
+    )
+    residuals = y - y.mean() - kernel(z) @ weights
+    doses = np.linspace(-3.0, 3.0, 121)
+    told, true, far = [], [], []
+    for x in task.contexts(16, seed=0)["severity"]:
+        pairs = np.stack(np.meshgrid(doses, h["frailty"][:100], indexing="ij"), axis=-1)
+        at = np.insert(pairs.reshape(-1, 2), 0, x, axis=1)[:, [0, 2, 1]]
+        fitted = y.mean() + (kernel(at) @ weights).reshape(121, 100) + residuals[:100]
+        share = (abs(fitted) <= 0.5).mean(axis=1)
+        dose = doses[share.argmax()]
+        told.append(share.max())
+        true.append(task.success({"severity": x}, {"dose": dose}, 2_000, seed=0))
+        far.append(abs(dose - 0.8 * x) > 4 * DOSE_SD)
+    assert np.mean(far) > 0.5
+    assert np.mean(told) > 0.6
+    assert np.mean(true) < 0.3
 
 
 DATA = Path(os.environ.get("FORESTALL_DATA", "")) / "bermuda" / "bermuda.csv"

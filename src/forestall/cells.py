@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import narwhals as nw
 import numpy as np
@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float
 from forestall.arrays import Array
 from forestall.errors import DataError
 
-Kind = Literal["number", "boolean", "text", "category"]
+Kind = Literal["number", "boolean", "text", "category", "mixed"]
 
 LARGEST = 1e100
 """Larger numbers leave no room for squared distances."""
@@ -30,6 +30,8 @@ class Cells:
     Args:
         name: The name of the column.
         kind: What its values are; a ``"category"`` is one by its type in the table.
+            A ``"mixed"`` column has booleans among numbers, or values such as dates:
+            history must not have one, and of contexts it costs the odd rows only.
         values: float64 for numbers, with NaN for a gap; otherwise objects, with None
             for a gap.
     """
@@ -47,6 +49,7 @@ class Cells:
 
     def numbers(self) -> Float[Array, " n"]:
         """Numbers as they are, booleans as 0 and 1; anything else is an error."""
+        self.require_one_kind()
         if self.kind == "number":
             return self.values
         if self.kind == "boolean":
@@ -55,6 +58,27 @@ class Cells:
         raise DataError(
             f"Expected numbers in the column {self.name!r}; got text, first {value!r} "
             f"in row {row}. Convert the column to numbers."
+        )
+
+    def readings(self) -> Float[Array, " n"]:
+        """Whatever reads as a number, text such as ``"640"`` too; NaN for the rest."""
+        if self.kind == "number":
+            return self.values
+        return np.array([_reading(v) for v in self.values], dtype=float)
+
+    def require_one_kind(self) -> None:
+        """Raise where numbers, booleans or text are mixed with what is not."""
+        if self.kind != "mixed":
+            return
+        for row, value in enumerate(self.values):
+            if odd := foreign(value):
+                raise DataError(
+                    f"Expected numbers, booleans or text in the column {self.name!r}; "
+                    f"got {odd.what}, first {value!r} in row {row}. {odd.remedy}"
+                )
+        raise DataError(
+            f"Expected one kind of value in the column {self.name!r}; got booleans "
+            f"among numbers. Make them all numbers."
         )
 
     def labels(self) -> list[Any]:
@@ -77,7 +101,7 @@ def from_series(name: str, series: nw.Series[Any]) -> Cells:
     if not isinstance(series.dtype, nw.Categorical | nw.Enum):
         return from_objects(name, series.to_list())
     cells = from_objects(name, [_level(v) for v in series.to_list()])
-    if cells.gaps.all():
+    if cells.kind == "mixed" or cells.gaps.all():
         return cells
     return Cells(name, "category", _objects(cells.labels()))
 
@@ -101,40 +125,53 @@ def from_array(name: str, values: Array) -> Cells:
 def from_objects(name: str, values: Iterable[Any]) -> Cells:
     """Read a list of Python values."""
     found = [None if _is_gap(v) else plain(v) for v in values]
-    kinds = {_kind(name, row, v) for row, v in enumerate(found) if v is not None}
-    if kinds == {"boolean", "number"}:
-        raise DataError(
-            f"Expected one kind of value in the column {name!r}; got booleans among "
-            f"numbers. Make them all numbers."
-        )
+    kinds = {_kind(v) for v in found if v is not None}
+    # As categories, 1 and True would be one.
+    if "mixed" in kinds or {"boolean", "number"} <= kinds:
+        return Cells(name, "mixed", _objects(found))
     if kinds <= {"number"}:
         return Cells(name, "number", np.array([_float(v) for v in found], dtype=float))
     kind: Kind = "boolean" if kinds == {"boolean"} else "text"
     return Cells(name, kind, _objects(found))
 
 
-def _kind(name: str, row: int, value: Any) -> Kind:
+def _kind(value: Any) -> Kind:
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, numbers.Real | Decimal):
         return "number"
-    if isinstance(value, str):
-        return "text"
-    what, remedy = _foreign(value)
-    raise DataError(
-        f"Expected numbers, booleans or text in the column {name!r}; got {what}, first "
-        f"{value!r} in row {row}. {remedy}"
-    )
+    return "text" if isinstance(value, str) else "mixed"
 
 
-def _foreign(value: Any) -> tuple[str, str]:
+class Foreign(NamedTuple):
+    """What a value is that no table may hold, and what to do about it."""
+
+    what: str
+    remedy: str
+
+
+def foreign(value: Any) -> Foreign | None:
+    """Say what a value is that is no number, boolean, text or gap; else None."""
+    if value is None or _kind(value) != "mixed":
+        return None
     if isinstance(value, date | time | timedelta | np.datetime64 | np.timedelta64):
-        return "dates or times", "Use a number, such as the days since a fixed day."
+        remedy = "Use a number, such as the days since a fixed day."
+        return Foreign("dates or times", remedy)
     if isinstance(value, complex):
-        return "complex numbers", "Give the real and imaginary parts as two columns."
-    if isinstance(value, Iterable) and not isinstance(value, bytes):
-        return "nested values", "Give each part as a column of its own."
-    return f"values of type {type(value).__name__}", "Convert them to numbers or text."
+        remedy = "Give the real and imaginary parts as two columns."
+        return Foreign("complex numbers", remedy)
+    if isinstance(value, bytes):
+        remedy = "Save the file as UTF-8, or decode the column."
+        return Foreign("bytes instead of text", remedy)
+    if isinstance(value, Iterable):
+        return Foreign("nested values", "Give each part as a column of its own.")
+    remedy = "Convert them to numbers or text."
+    return Foreign(f"values of type {type(value).__name__}", remedy)
+
+
+def _reading(value: Any) -> float:
+    readable = isinstance(value, bool) or reads_as_number(value)
+    return math.nan if foreign(value) or not readable else _float(value)
 
 
 def reads_as_number(value: Any) -> bool:
@@ -188,7 +225,9 @@ def _float(value: Any) -> float:
 
 def _objects(values: list[Any]) -> Array:
     array = np.empty(len(values), dtype=object)
-    array[:] = values
+    # Lists of one length, assigned at once, would be taken for a matrix.
+    for row, value in enumerate(values):
+        array[row] = value
     return array
 
 

@@ -16,7 +16,7 @@ from forestall.encoding import Categorical
 from forestall.identify import Identification
 from forestall.kernels import Gaussian, median_bandwidth
 from forestall.observations import Observations
-from forestall.problem import Problem
+from forestall.problem import Problem, require_problem
 from forestall.region import Polytope
 from forestall.table import Table
 
@@ -28,6 +28,8 @@ INTERCEPT = 1e4
 REACH_SDS = 3.0
 
 THIN_REACH = 0.5
+# An action that keeps this share of its spread is steered by nothing known beforehand.
+FREE = 0.9
 RARE = 0.05
 MANY_DROPPED = 0.2
 
@@ -76,6 +78,8 @@ class Overlap:
         spread: That deviation as a share of the action's whole standard deviation.
         reach: The share of the feasible interval within three such deviations of what
             was usual, averaged over the records.
+        breadth: The share within three whole standard deviations of the mean: what
+            history would reach if nothing known beforehand had steered the action.
     """
 
     action: str
@@ -87,11 +91,17 @@ class Overlap:
     deviation: float
     spread: float
     reach: float
+    breadth: float
 
     @property
     def thin(self) -> bool:
         """Whether most of the feasible interval is out of history's reach."""
         return self.reach < THIN_REACH
+
+    @property
+    def too_wide(self) -> bool:
+        """Whether it would be so even if nothing had steered the action."""
+        return self.breadth < THIN_REACH or self.spread > FREE
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +133,8 @@ class Report:
     @property
     def warnings(self) -> list[str]:
         """What to know before trusting the answers; empty when nothing is amiss."""
-        told = [_bias_text(self.identification), _dropped_text(self)]
+        verdict = self.identification
+        told = [_bias_text(verdict), verdict.remark, _dropped_text(self)]
         if self.good < RARE:
             told.append(
                 f"Only {self.good:.1%} of the records are good: little to learn from. "
@@ -150,13 +161,14 @@ class Report:
         }
 
 
-def check(problem: Problem, history: Any) -> Report:
+def check(problem: Any, history: Any) -> Report:
     """Check a history against its problem and say what can be learned from it.
 
     Args:
         problem: The question.
         history: A table, a dict of arrays, or the path of a file.
     """
+    require_problem(problem, history)
     identification = problem.identification()
     table = Table.read(history)
     data = Observations.read(problem, table)
@@ -184,15 +196,9 @@ def _complete(cells: Mapping[str, Cells]) -> dict[str, Cells]:
 
 def _met(region: Polytope, y: Float[Array, "n d"]) -> tuple[Met, ...]:
     return tuple(
-        Met(text, float(_rows_of(region, text).contains(y).mean()))
+        Met(text, float(region.only(text).contains(y).mean()))
         for text in dict.fromkeys(region.texts)
     )
-
-
-def _rows_of(region: Polytope, text: str) -> Polytope:
-    rows = [k for k, each in enumerate(region.texts) if each == text]
-    M, b, strict = region.normals[rows], region.offsets[rows], region.strict[rows]
-    return Polytope(M, b, strict, names=region.names)
 
 
 def _range(problem: Problem, data: Observations, cells: Cells) -> Range:
@@ -232,8 +238,7 @@ def _overlap(
     scale = data.schema.actions.scales[k]
     spread = float(np.sqrt((residuals**2).mean()))
     usual = values[rows] - scale * residuals
-    slack = REACH_SDS * spread * scale
-    low, high = np.maximum(lower, usual - slack), np.minimum(upper, usual + slack)
+    slack = REACH_SDS * scale
     return Overlap(
         name,
         float(lower),
@@ -243,8 +248,17 @@ def _overlap(
         float(((values >= lower) & (values <= upper)).mean()),
         spread * float(scale),
         min(1.0, spread),
-        float((np.maximum(high - low, 0.0) / (upper - lower)).mean()),
+        _share(lower, upper, usual, slack * spread),
+        _share(lower, upper, values.mean(keepdims=True), slack),
     )
+
+
+def _share(
+    lower: float, upper: float, centre: Float[Array, " m"], slack: float
+) -> float:
+    """The part of an interval that lies within ``slack`` of a centre, on average."""
+    low, high = np.maximum(lower, centre - slack), np.minimum(upper, centre + slack)
+    return float((np.maximum(high - low, 0.0) / (upper - lower)).mean())
 
 
 def left_out_residuals(
@@ -295,6 +309,14 @@ def _overlap_text(overlap: Overlap) -> str:
             f"Only {overlap.inside:.1%} of the records have {overlap.action!r} in its "
             f"feasible interval [{overlap.lower:g}, {overlap.upper:g}]: almost any "
             f"advice is extrapolation. Check the unit and the interval."
+        )
+    if overlap.thin and overlap.too_wide:
+        return (
+            f"Wide interval: {overlap.action!r} may be set in [{overlap.lower:g}, "
+            f"{overlap.upper:g}], but history has it between {overlap.minimum:.3g} and "
+            f"{overlap.maximum:.3g} and reaches {overlap.reach:.0%} of that interval "
+            f"for a typical record. Advice beyond that is extrapolation. Narrow the "
+            f"interval to what was seen, or add records."
         )
     if overlap.thin:
         return (

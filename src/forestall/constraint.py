@@ -16,6 +16,8 @@ from jaxtyping import Float
 from forestall.arrays import Array
 from forestall.errors import RegionError, nearest
 
+# Numbers stand first, so that the e of 1e3 is no name. A name goes on with any letter
+# or mark of any script (the vowel signs of some are no \w for Python), and with dots.
 _TOKEN = re.compile(
     r"""(?P<number>(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
       | `(?P<quoted>(?:[^`]|``)+)`
@@ -235,6 +237,3 @@ def listed(words: Sequence[str]) -> str:
     """Join words for a message."""
     *head, last = (repr(word) for word in words)
     return f"{', '.join(head)} and {last}" if head else last
-
-
-# A region thinner than this, relative to the numbers that bound it, has no interior.

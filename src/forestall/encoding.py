@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from forestall.arrays import Array
-from forestall.cells import LARGEST, Cells, label, plain, shown
+from forestall.cells import LARGEST, Cells, foreign, label, plain, shown
 from forestall.errors import DataError, nearest
 
 
@@ -65,13 +65,13 @@ class Numeric(Column):
         return 1
 
     def unreadable(self, cells: Cells) -> Bool[Array, " n"]:
-        """Where a number is missing, infinite or too large for any distance."""
-        values = cells.numbers()
+        """Where there is no number, or one that is too large for any distance."""
+        values = cells.readings()
         return ~((np.abs(values) <= LARGEST) & (np.abs(self._z(values)) <= LARGEST))
 
     def encode(self, cells: Cells) -> Float[Array, "n 1"]:
         """Standardise; an unreadable cell is at the mean."""
-        z = np.where(self.unreadable(cells), 0.0, self._z(cells.numbers()))
+        z = np.where(self.unreadable(cells), 0.0, self._z(cells.readings()))
         return z[:, None]
 
     def fault(self, value: Any) -> str:
@@ -126,22 +126,43 @@ class Categorical(Column):
 
     def fault(self, value: Any) -> str:
         """Say what is wrong with an unreadable value."""
-        value = label(value)
-        if value is None:
-            got = "none. Give its value"
-        else:
-            got = (
-                f"{value!r}, which no record has. Map it to a known one, or add records"
-            )
-        close = nearest(value, map(str, self.levels)) if isinstance(value, str) else ""
         return (
             f"Expected a known category for {self.name!r} ({shown(self.levels)}); "
-            f"got {got}.{close}"
+            f"got {self._got(label(value))}"
+        )
+
+    def _got(self, value: Any) -> str:
+        if value is None:
+            return "none. Give its value."
+        if odd := foreign(value):
+            return f"{odd.what}, {value!r}. {odd.remedy}"
+        twin = [k for k in self.levels if _said(k) == _said(value)]
+        if twin and type(twin[0]) is not type(value):
+            return (
+                f"the {_word(value)} {value!r}, not the {_word(twin[0])} {twin[0]!r}. "
+                f"Convert it."
+            )
+        texts = [k for k in self.levels if isinstance(k, str)]
+        close = nearest(value, texts) if isinstance(value, str) else ""
+        return (
+            f"{value!r}, which no record has. Map it to a known one, or add records."
+            f"{close}"
         )
 
     def _codes(self, cells: Cells) -> Array:
         code = {level: k for k, level in enumerate(self.levels)}
-        return np.array([code.get(v, -1) for v in cells.labels()], dtype=int)
+        codes = [-1 if foreign(v) else code.get(v, -1) for v in cells.labels()]
+        return np.array(codes, dtype=int)
+
+
+def _said(level: Any) -> str:
+    return str(level).strip().lower()
+
+
+def _word(level: Any) -> str:
+    if isinstance(level, str):
+        return "text"
+    return "boolean" if isinstance(level, bool) else "number"
 
 
 @dataclass(frozen=True)

@@ -66,9 +66,24 @@ def nearest(name: str, known: Iterable[str]) -> str:
     Example:
         >>> nearest("credit_scor", ["credit_score", "rate"])
         " Did you mean 'credit_score'?"
+        >>> nearest("Nut", ["Nutrients_PC1", "Light"])
+        " Did you mean 'Nutrients_PC1'?"
         >>> nearest("zebra", ["credit_score", "rate"])
         ''
     """
-    lowered = {k.lower(): k for k in known}
-    close = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.6)
-    return f" Did you mean {lowered[close[0]]!r}?" if close else ""
+    closest = by_nearness(name, known)[:1]
+    close = [k for k in closest if _likeness(name, k) >= 0.6]
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def by_nearness(name: str, known: Iterable[str]) -> list[str]:
+    """Sort known names by their likeness to a misspelt one, the closest first."""
+    return sorted(known, key=lambda k: -_likeness(name, k))
+
+
+def _likeness(one: str, other: str) -> float:
+    """From 0 to 1, whatever the case and the spaces around; 0.6 is a likely slip."""
+    short, long = sorted((one.strip().lower(), other.strip().lower()), key=len)
+    ratio = difflib.SequenceMatcher(None, short, long).ratio()
+    # Names are cut short as often as they are misspelt.
+    return max(ratio, 0.6) if len(short) > 2 and long.startswith(short) else ratio

@@ -1,10 +1,32 @@
-"""Writing files so that a crash leaves the old one whole."""
+"""Files: written so that a crash leaves the old one whole, read with our own words."""
 
 from __future__ import annotations
 
 import os
 import tempfile
+import tomllib
 from pathlib import Path
+from typing import Any
+
+from forestall.errors import ForestallError
+
+
+def read_toml(
+    path: str | Path, what: str, error_class: type[ForestallError]
+) -> dict[str, Any]:
+    """Read a TOML file; ``what`` is what a message calls it, e.g. ``"problem"``."""
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise error_class(
+            f"Expected a {what} file in TOML; could not read {str(path)!r}: {error}. "
+            f"Check the path, and that the file is text in UTF-8."
+        ) from error
+    except tomllib.TOMLDecodeError as error:
+        raise error_class(
+            f"Expected TOML in {str(path)!r}; got text that is none: {error}. Correct "
+            f"it there."
+        ) from error
 
 
 def write_text(path: str | Path, text: str) -> Path:

@@ -68,18 +68,23 @@ class Law:
         return cls(grid, below, Distortion.of(z, residuals) if local else None)
 
     def cdf(
-        self, t: Float[Array, " n"], z: Float[Array, "n d"], draw: int
-    ) -> Float[Array, " n"]:
-        """How likely the residual is at most ``t``, given the inputs ``z``."""
+        self, t: Float[Array, "m n"], z: Float[Array, "n d"], draw: int
+    ) -> Float[Array, "m n"]:
+        """How likely the residual is at most each ``t``, given the inputs ``z``."""
         level = np.interp(t, self.grid, self.below[:, draw], left=0.0, right=1.0)
-        return level if self.distortion is None else self.distortion(z).apply(level)
+        if self.distortion is None:
+            return level
+        shares = self.distortion(z)
+        return np.stack([shares.apply(row) for row in level])
 
     def density(
-        self, t: Float[Array, " n"], z: Float[Array, "n d"], draw: int
-    ) -> Float[Array, " n"]:
+        self, t: Float[Array, "m n"], z: Float[Array, "n d"], draw: int
+    ) -> Float[Array, "m n"]:
         """The slope of :meth:`cdf` in ``t``."""
         step = self.grid[1] - self.grid[0]
-        return (self.cdf(t + step, z, draw) - self.cdf(t - step, z, draw)) / (2 * step)
+        ends = np.concatenate([t + step, t - step])
+        above, below = np.split(self.cdf(ends, z, draw), 2)
+        return (above - below) / (2 * step)
 
     def quantile(
         self, u: Float[Array, " n"], z: Float[Array, "n d"], draw: int

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tomli_w
 
 from forestall.errors import SpecError, nearest
-from forestall.files import write_text
+from forestall.files import read_toml, write_text
 from forestall.graph import RehearsalGraph
-from forestall.identify import Identification, Roles, identify
+from forestall.identify import Identification, Roles, Tiers, identify
 from forestall.region import Polytope
 from forestall.spec import (
-    Tiers,
     check_categorical,
     check_roles,
     read_actions,
@@ -30,9 +29,10 @@ from forestall.spec import (
 if TYPE_CHECKING:
     Names = Sequence[str]
     Intervals = Mapping[str, tuple[float, float]]
+    Step = int
 else:
     # Whatever a user passes is checked by us, with our own words.
-    Names = Intervals = Any
+    Names = Intervals = Step = Any
 
 FIELDS = (
     "context",
@@ -57,8 +57,8 @@ class Problem:
         actions: Feasible interval of each action, :math:`A`, in its own unit.
         outcomes: Variables seen after the decision, :math:`Y`.
         desired: The desired region :math:`S`: linear constraints on the outcomes
-            as text (``"0.9 <= y <= 1.5"``), or a pair of arrays ``(M, b)`` for
-            :math:`M y \le b`.
+            as text (``"0.9 <= y <= 1.5"``), a :class:`Polytope`, or a pair of
+            arrays ``(M, b)`` for :math:`M y \le b`.
         covariates: Variables that are neither seen before the decision nor set by
             it, :math:`U`: those before the actions, between and after them.
         order: All variables, earliest first; a nested list is a tier whose members
@@ -117,7 +117,8 @@ class Problem:
     def _check_missing(self) -> None:
         if self.missing not in ("error", "drop"):
             raise SpecError(
-                f"Expected missing='error' or missing='drop'; got {self.missing!r}."
+                f"Expected missing='error' or missing='drop'; got {self.missing!r}. "
+                f"Use 'drop' to leave out records with gaps."
             )
 
     def _check_ordered(self) -> None:
@@ -172,12 +173,14 @@ class Problem:
             )
         return self.graph
 
-    def at(self, step: int) -> Problem:
-        """Choose the graph of one time step."""
+    def at(self, step: Step) -> Problem:
+        """Choose the graph of one time step, counted from 0."""
         graphs = self.graph if isinstance(self.graph, tuple) else (self.graph,)
-        if not 0 <= step < len(graphs):
+        whole = isinstance(step, int | np.integer) and not isinstance(step, bool)
+        if not whole or not 0 <= step < len(graphs):
             raise SpecError(
-                f"Expected a time step from 0 to {len(graphs) - 1}; got {step}."
+                f"Expected a time step from 0 to {len(graphs) - 1}; got {step!r}. "
+                f"Steps are whole numbers."
             )
         return replace(self, graph=graphs[step])
 
@@ -193,20 +196,7 @@ class Problem:
     @classmethod
     def from_file(cls, path: str | Path) -> Problem:
         """Read a problem from a TOML file."""
-        try:
-            text = Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise SpecError(
-                f"Expected a problem file in TOML; could not read {str(path)!r}: "
-                f"{error}."
-            ) from error
-        try:
-            fields = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise SpecError(
-                f"Expected TOML in {str(path)!r}; got text that is none: {error}."
-            ) from error
-        return cls.from_dict(fields)
+        return cls.from_dict(read_toml(path, "problem", SpecError))
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Problem:
@@ -215,7 +205,7 @@ class Problem:
             if key not in FIELDS:
                 raise SpecError(
                     f"Expected the fields {', '.join(FIELDS)}; got {key!r}."
-                    f"{nearest(key, FIELDS)}"
+                    f"{nearest(str(key), FIELDS)}"
                 )
         absent = [key for key in REQUIRED if key not in fields]
         if absent:
@@ -273,6 +263,23 @@ class Problem:
         """Every field that is set, as it would be written."""
         fields = ", ".join(f"{k}={v!r}" for k, v in self.to_dict().items())
         return f"Problem({fields})"
+
+
+def require_problem(value: object, history: object = None) -> None:
+    """Raise unless ``value`` is a problem; ``history`` is what came along with it."""
+    if isinstance(value, Problem):
+        return
+    remedy = "Make one with Problem(context=..., actions=..., ...)."
+    if isinstance(history, Problem):
+        remedy = "Swap the two: the problem comes first, then the history."
+    elif isinstance(value, Mapping):
+        remedy = "Make one of plain fields with Problem.from_dict(...)."
+    elif isinstance(value, str | Path):
+        remedy = "Read its file with Problem.from_file(...)."
+    raise SpecError(
+        f"Expected a Problem, then a history; got {type(value).__name__} for the "
+        f"problem. {remedy}"
+    )
 
 
 def _plain_graph(graph: Any) -> str | list[str] | None:

@@ -5,18 +5,19 @@ r"""The desired region: linear constraints as text or arrays, and its smooth sta
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.optimize import linprog
 from scipy.special import log_ndtr
 
 from forestall.arrays import Array
 from forestall.constraint import Sentence, listed, say, written_row
 from forestall.errors import RegionError, SpecError
+from forestall.interior import contradiction, has_interior
 
 __all__ = ["Polytope", "ProbitDesirability"]
 
@@ -54,7 +55,7 @@ class Polytope:
         """Check the arrays, fill in the defaults, scale the rows."""
         M, b = _checked(self.normals, self.offsets)
         strict = np.array(self.strict if len(self.strict) else b * 0, dtype=bool)
-        names = self.names or tuple(f"y{j + 1}" for j in range(M.shape[1]))
+        names = self.names or _generated(M.shape[1])
         _check_lengths(M, strict, self.texts, names)
         written = np.array([written_row(k, M[k], b[k]) for k in range(len(b))])
         texts = self.texts or tuple(
@@ -102,6 +103,60 @@ class Polytope:
         strict = np.zeros(len(b), dtype=bool) if strict is None else np.asarray(strict)
         return cls(M, b, strict, names=tuple(names))
 
+    def over(self, outcomes: Sequence[str]) -> Polytope:
+        """Give the same region with the columns in the order of ``outcomes``.
+
+        Names that were generated, ``y1`` to ``yd``, stand for outcomes by position.
+        Membership stays what it is, and so do texts, unless they say something else
+        than the rows.
+        """
+        names = tuple(outcomes)
+        by_position = self.names == _generated(len(names))
+        if by_position and set(names) != set(self.names):
+            return self._renamed(names)
+        if sorted(names) != sorted(self.names):
+            raise SpecError(
+                f"Expected a region over the outcomes {listed(names)}; got one over "
+                f"{listed(self.names)}. Name its columns after the outcomes."
+            )
+        told = self if self._as_told() else self._renamed(self.names)
+        columns = [told.names.index(name) for name in names]
+        return told._taken(range(len(told)), columns)
+
+    def only(self, text: str) -> Polytope:
+        """Give the region of one constraint, named by its text."""
+        rows = [k for k, each in enumerate(self.texts) if each == text]
+        return self._taken(rows, range(self.dim))
+
+    def _as_told(self) -> bool:
+        """Whether the texts say what the rows say."""
+        try:
+            read = Polytope.parse(list(dict.fromkeys(self.texts)), self.names)
+        except RegionError:
+            return False
+        rows = np.column_stack([self._written, self.strict])
+        return np.array_equal(rows, np.column_stack([read._written, read.strict]))
+
+    def _renamed(self, names: tuple[str, ...]) -> Polytope:
+        M, b = self._written[:, :-1], self._written[:, -1]
+        return Polytope(M, b, self.strict, names=names)
+
+    def _taken(self, rows: Sequence[int], columns: Sequence[int]) -> Polytope:
+        # Not by the constructor: scaling anew could move a boundary.
+        taken, rows, columns = copy.copy(self), list(rows), list(columns)
+        for name, value in (
+            ("normals", self.normals[np.ix_(rows, columns)]),
+            ("offsets", self.offsets[rows]),
+            ("strict", self.strict[rows]),
+            ("texts", tuple(self.texts[k] for k in rows)),
+            ("names", tuple(self.names[j] for j in columns)),
+            ("_written", self._written[np.ix_(rows, [*columns, self.dim])]),
+        ):
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False
+            object.__setattr__(taken, name, value)
+        return taken
+
     @property
     def dim(self) -> int:
         """The number of outcomes, d."""
@@ -139,9 +194,9 @@ class Polytope:
 
     def require_interior(self) -> None:
         """Raise if no ball fits in, and name the constraints that contradict."""
-        if _has_interior(self._written):
+        if has_interior(self._written):
             return
-        rows = _contradiction(self._written)
+        rows = contradiction(self._written)
         texts = list(dict.fromkeys(self.texts[k] for k in rows))
         got, remedy = "constraints that exclude each other", "Relax one of them"
         if len(texts) == 1:
@@ -189,6 +244,10 @@ class ProbitDesirability:
     def indicator(self, y: Float[Array, "*n d"]) -> Float[Array, "*n"]:
         r"""Evaluate the limit :math:`\eta \to \infty`: one inside, zero outside."""
         return self.region.contains(y).astype(float)
+
+
+def _generated(d: int) -> tuple[str, ...]:
+    return tuple(f"y{j + 1}" for j in range(d))
 
 
 def _checked(normals: object, offsets: object) -> tuple[Array, Array]:
@@ -248,62 +307,3 @@ def _checked_texts(constraints: object) -> list[str]:
                 f"a {type(entry).__name__}. Write it like 'y >= 0.6'."
             )
     return list(constraints)
-
-
-# Numbers stand first, so that the e of 1e3 is no name. A name goes on with any letter
-# or mark of any script (the vowel signs of some are no \w for Python), and with dots.
-
-
-_THIN = 1e-9
-
-
-def _has_interior(rows: Float[Array, "l c"]) -> bool:
-    """Whether a ball fits in; exact when each row bounds a single outcome."""
-    M, b = rows[:, :-1], rows[:, -1]
-    alone = np.count_nonzero(M, axis=1, keepdims=True) == 1
-    upper = np.where(alone & (M > 0), b[:, None], np.inf).min(axis=0)
-    lower = np.where(alone & (M < 0), -b[:, None], -np.inf).max(axis=0)
-    if alone.all() or (lower >= upper).any():
-        return not (lower >= upper).any()
-    centre = _middle(np.stack([lower, upper]))
-    return _radius(_equilibrated(np.column_stack([M, b - M @ centre]))) > _THIN
-
-
-def _middle(ends: Float[Array, "2 d"]) -> Float[Array, " d"]:
-    finite = np.isfinite(ends)
-    return np.where(finite, ends, 0.0).sum(axis=0) / np.maximum(finite.sum(axis=0), 1)
-
-
-def _equilibrated(rows: Float[Array, "l c"]) -> Float[Array, "l c"]:
-    """Bring rows and columns to size one: no unit of measurement decides."""
-    for axis in (0, 1) * 10:
-        size = np.abs(rows).max(axis=axis, keepdims=True)
-        rows = rows / np.sqrt(np.where(size > 0, size, 1.0))
-    return rows
-
-
-def _radius(rows: Float[Array, "l c"]) -> float:
-    r"""Solve :math:`\max r \le 1` subject to :math:`m_k^\top y + r \le b_k`."""
-    d = rows.shape[1] - 1
-    solution = linprog(
-        np.append(np.zeros(d), -1.0),
-        A_ub=np.column_stack([rows[:, :-1], np.ones(len(rows))]),
-        b_ub=rows[:, -1],
-        bounds=[(None, None)] * d + [(None, 1.0)],
-        options={
-            "primal_feasibility_tolerance": _THIN / 10,
-            "dual_feasibility_tolerance": _THIN / 10,
-        },
-    )
-    # A solver that gives up has shown no contradiction.
-    return float(solution.x[-1]) if solution.status == 0 else 1.0
-
-
-def _contradiction(rows: Float[Array, "l c"]) -> list[int]:
-    """Drop rows as long as the rest contradicts itself: what stays is minimal."""
-    kept = list(range(len(rows)))
-    for k in reversed(range(len(rows))):
-        rest = [i for i in kept if i != k]
-        if not _has_interior(rows[rest]):
-            kept = rest
-    return kept

@@ -13,17 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.special import log_ndtr
 
 from forestall.arrays import Array
 from forestall.law import Law
 from forestall.mechanism import Mechanism
 from forestall.region import Polytope
 
-# Residual vectors that stand for the joint law of several outcomes.
-ATOMS = 96
-# How sharply a joint outcome counts as good: a twentieth of a standard deviation.
-SHARPNESS = 20.0
 # Points run at a time.
 BLOCK = 1 << 15
 
@@ -51,47 +46,54 @@ class Node:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """One outcome.
+    """One outcome, given what precedes it and the outcomes before it.
 
     Args:
+        inputs: The state columns it follows from.
         mechanism: Its mean.
         law: How it strays from it.
-        ranks: Where its residual ranks, from 0 to 1, in records chosen for all outcomes
-            alike: together they show how the outcomes go along with each other.
     """
 
+    inputs: Int[Array, " d"]
     mechanism: Mechanism
     law: Law
-    ranks: Float[Array, " k"]
-
-    def atoms(
-        self, z: Float[Array, "n d"], draw: int
-    ) -> Float[
-        Array,
-        (
-            k  # n
-        ),
-    ]:
-        """The residuals of these ranks, given the inputs; one column if all alike."""
-        below, grid = self.law.below[:, draw], self.law.grid
-        if self.law.distortion is None:
-            return np.interp(self.ranks, below, grid)[:, None]
-        shares = self.law.distortion(z)
-        levels = [shares.undo(np.full(len(z), rank)) for rank in self.ranks]
-        return np.interp(np.stack(levels), below, grid)
 
 
 @dataclass(frozen=True, eq=False)
 class Noise:
-    """One set of inner draws: for each node, a number from 0 to 1 for each path."""
+    """One set of inner draws: for each variable, a number from 0 to 1 for each path.
+
+    Points of low discrepancy, so that two variables do not seem to go together because
+    few paths make it look so; each drawn world shifts them in its own way.
+
+    Args:
+        levels: The points, a row for each variable.
+        shifts: How far each world moves them, modulo one.
+    """
 
     levels: Float[Array, "v r"]
+    shifts: Float[Array, "v s"]
 
     @classmethod
-    def stratified(cls, n_nodes: int, n_paths: int, rng: np.random.Generator) -> Noise:
-        """Spread the levels evenly for each node, in an order of its own."""
-        even = (np.arange(n_paths) + 0.5) / n_paths
-        return cls(np.stack([rng.permutation(even) for _ in range(max(1, n_nodes))]))
+    def drawn(
+        cls, n_variables: int, n_paths: int, n_worlds: int, rng: np.random.Generator
+    ) -> Noise:
+        """Draw Sobol points and their shifts."""
+        # Loading scipy.stats takes longer than many a decision: only where needed.
+        from scipy.stats import qmc
+
+        points = qmc.Sobol(n_variables, rng=rng).random_base2(n_paths.bit_length() - 1)
+        return cls(points.T, rng.random((n_variables, n_worlds)))
+
+    @property
+    def n_paths(self) -> int:
+        """How many paths each world has."""
+        return self.levels.shape[1]
+
+    def of(self, world: int) -> Float[Array, "v r"]:
+        """The levels of one world, away from the ends."""
+        shifted = (self.levels + self.shifts[:, [world]]) % 1.0
+        return np.clip(shifted, 1e-6, 1.0 - 1e-6)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,19 +110,22 @@ class Rehearsal:
 
     Args:
         nodes: Covariates and actions, in order.
-        outcomes: The outcomes, given all that precedes them.
-        outcome_inputs: The state columns that precede the outcomes.
+        outcomes: The outcomes, in order.
         region: The desired region, for standardised outcomes.
-        width: The number of state columns; contexts come first.
+        width: The number of state columns; contexts come first, outcomes last.
         n_actions: The number of actions.
     """
 
     nodes: tuple[Node, ...]
     outcomes: tuple[Outcome, ...]
-    outcome_inputs: Int[Array, " d"]
     region: Polytope
     width: int
     n_actions: int
+
+    @property
+    def n_noises(self) -> int:
+        """How many variables stray from their means."""
+        return len(self.nodes) + len(self.outcomes)
 
     def success(
         self,
@@ -133,8 +138,7 @@ class Rehearsal:
         gradient: bool = False,
     ) -> Success:
         """Rehearse each pair of context and action, in blocks of bounded size."""
-        n_paths = noise.levels.shape[1]
-        step = max(1, BLOCK // n_paths)
+        step = max(1, BLOCK // noise.n_paths)
         parts = [
             self._block(
                 x[i : i + step], a[i : i + step], altered, draws, noise, gradient
@@ -159,14 +163,16 @@ class Rehearsal:
         slopes = np.empty((*values.shape, self.n_actions))
         fixed = self._fixed_means(x, a, altered, draws)
         for k, draw in enumerate(draws.tolist()):
-            path = _Path.start(self, x, noise.levels.shape[1], gradient)
+            levels = noise.of(k)
+            path = _Path.start(self, x, noise.n_paths, gradient)
             means = {name: mean[:, k] for name, mean in fixed.items()}
             for v, node in enumerate(self.nodes):
                 if node.action is not None and altered[node.action]:
                     path.set(node, a[:, node.action])
                 else:
-                    path.follow(node, noise.levels[v], draw, means.get(node.name))
-            values[:, k], slopes[:, k] = self._good(path, draw)
+                    path.follow(node, levels[v], draw, means.get(node.name))
+            last = levels[len(self.nodes) :]
+            values[:, k], slopes[:, k] = self._good(path, last, draw)
         return Success(values, slopes if gradient else None)
 
     def _fixed_means(
@@ -192,63 +198,40 @@ class Rehearsal:
         }
 
     def _good(
-        self, path: _Path, draw: int
+        self, path: _Path, levels: Float[Array, "d_y r"], draw: int
     ) -> tuple[Float[Array, " p"], Float[Array, "p d_a"]]:
-        z = path.inputs(self.outcome_inputs)
-        means = [
-            outcome.mechanism(z, np.array([draw]))[:, 0] for outcome in self.outcomes
-        ]
-        if len(means) == 1:
-            good, slope = self._in_interval(means[0], z, draw)
-            slopes = slope[None]
-        else:
-            good, slopes = self._in_polytope(np.stack(means, axis=1), z, draw)
-        shape = path.shape
-        if not path.differentiates:
-            return good.reshape(shape).mean(axis=1), np.zeros(
-                (shape[0], self.n_actions)
+        r"""Multiply up how likely each outcome keeps its bounds, given those before.
+
+        Each outcome is then drawn from what lies within its bounds (the sequential
+        simulator of Geweke, Hajivassiliou and Keane), so that dependent outcomes stay
+        dependent, no path is wasted, and the product is smooth in the actions.
+        """
+        first = self.width - len(self.outcomes)
+        good = np.ones(len(path.state))
+        rise = np.zeros((len(path.state), self.n_actions))
+        for k, outcome in enumerate(self.outcomes):
+            z = path.inputs(outcome.inputs)
+            mean = outcome.mechanism(z, np.array([draw]))[:, 0]
+            lower, upper = bounds(self.region, k, path.state[:, first : first + k])
+            below, above = outcome.law.cdf(
+                np.stack([lower - mean, upper - mean]), z, draw
             )
-        total = np.zeros((len(z), self.n_actions))
-        for outcome, slope in zip(self.outcomes, slopes, strict=True):
-            by_input = outcome.mechanism.gradient(z, draw)
-            total += slope[:, None] * path.chain(self.outcome_inputs, by_input)
+            kept = np.maximum(above - below, 0.0)
+            if path.differentiates:
+                ends = np.stack([lower - mean, upper - mean])
+                slope = np.subtract(*outcome.law.density(ends, z, draw))
+                by_input = outcome.mechanism.gradient(z, draw)
+                step = slope[:, None] * path.chain(outcome.inputs, by_input)
+                rise = kept[:, None] * rise + good[:, None] * step
+            good *= kept
+            if k + 1 < len(self.outcomes):
+                u = below + np.tile(levels[k], path.shape[0]) * kept
+                value = mean + outcome.law.quantile(u, z, draw)
+                path.state[:, first + k] = value
         return (
-            good.reshape(shape).mean(axis=1),
-            total.reshape(*shape, self.n_actions).mean(axis=1),
+            good.reshape(path.shape).mean(axis=1),
+            rise.reshape(*path.shape, self.n_actions).mean(axis=1),
         )
-
-    def _in_interval(
-        self, mean: Float[Array, " n"], z: Float[Array, "n d"], draw: int
-    ) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
-        law = self.outcomes[0].law
-        lower, upper = interval(self.region)
-        good = np.ones(len(mean))
-        slope = np.zeros(len(mean))
-        if upper < np.inf:
-            good = law.cdf(upper - mean, z, draw)
-            slope -= law.density(upper - mean, z, draw)
-        if lower > -np.inf:
-            good = good - law.cdf(lower - mean, z, draw)
-            slope += law.density(lower - mean, z, draw)
-        return np.clip(good, 0.0, 1.0), slope
-
-    def _in_polytope(
-        self, means: Float[Array, "n d_y"], z: Float[Array, "n d"], draw: int
-    ) -> tuple[Float[Array, " n"], Float[Array, "d_y n"]]:
-        """Average over joint residuals, which keep how the outcomes go together."""
-        M, b = self.region.normals, self.region.offsets
-        slack = b - means @ M.T
-        residuals = [outcome.atoms(z, draw) for outcome in self.outcomes]
-        good, slopes = np.zeros(len(means)), np.zeros((M.shape[1], len(means)))
-        for joint in zip(*residuals, strict=True):
-            t = SHARPNESS * (slack - np.stack(joint, axis=-1) @ M.T)
-            logs = log_ndtr(t)
-            w = np.exp(logs.sum(axis=1))
-            good += w
-            hazard = np.exp(-0.5 * t**2 - logs) / np.sqrt(2.0 * np.pi)
-            slopes -= SHARPNESS * ((w[:, None] * hazard) @ M).T
-        n_atoms = len(residuals[0])
-        return good / n_atoms, slopes / n_atoms
 
 
 class _Path:
@@ -318,10 +301,18 @@ def _sampled_level(
     return np.eye(shares.shape[1])[level]
 
 
-def interval(region: Polytope) -> tuple[float, float]:
-    """The ends of a region of one outcome."""
-    ends = region.offsets / region.normals[:, 0]
-    up = region.normals[:, 0] > 0
-    upper = ends[up].min() if up.any() else np.inf
-    lower = ends[~up].max() if (~up).any() else -np.inf
-    return float(lower), float(upper)
+def bounds(
+    region: Polytope, k: int, before: Float[Array, "n k"]
+) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+    """The bounds of outcome ``k`` by the constraints in which it is the last one."""
+    M, b = region.normals, region.offsets
+    lower, upper = np.full(len(before), -np.inf), np.full(len(before), np.inf)
+    for m, bound in zip(M, b, strict=True):
+        if m[k] == 0.0 or m[k + 1 :].any():
+            continue
+        end = (bound - before @ m[:k]) / m[k]
+        if m[k] > 0:
+            upper = np.minimum(upper, end)
+        else:
+            lower = np.maximum(lower, end)
+    return lower, upper

@@ -31,7 +31,7 @@ class Search:
     n_starts: int = 4
     n_steps: int = 8
     n_draws: int = 24
-    n_paths: int = 12
+    n_paths: int = 16
     caution: float = 0.25
     seed: int = 0
 
@@ -45,7 +45,7 @@ class Search:
     ) -> Float[Array, "q d_a"]:
         """Find the best action of each context."""
         rng = np.random.default_rng(self.seed)
-        noise = Noise.stratified(len(system.nodes), self.n_paths, rng)
+        noise = Noise.drawn(system.n_noises, self.n_paths, self.n_draws, rng)
         draws = np.arange(1, 1 + self.n_draws)
         q, d = len(x), len(lower)
         if q == 0:

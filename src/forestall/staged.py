@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.stats import rankdata
 
 from forestall.arrays import Array
 from forestall.decisions import Assessment
@@ -18,7 +17,7 @@ from forestall.mechanism import Mechanism
 from forestall.method import Method, Policy
 from forestall.observations import Observations, good_records
 from forestall.problem import Problem
-from forestall.rehearsal import ATOMS, Node, Noise, Outcome, Rehearsal
+from forestall.rehearsal import Node, Noise, Outcome, Rehearsal
 from forestall.search import Search
 from forestall.select import choose
 from forestall.support import Horizon, Support
@@ -40,7 +39,7 @@ class StagedRehearsal(Method):
 
     search: Search = field(default_factory=Search)
     n_draws: int = 64
-    n_paths: int = 48
+    n_paths: int = 64
     local_laws: bool = True
     epistemic: bool = True
     relevance: bool = True
@@ -114,12 +113,15 @@ class StagedPolicy(Policy):
         )
 
     def _report(self) -> tuple[Int[Array, " s"], Noise]:
-        rng = np.random.default_rng([self.method.seed, 1])
-        noise = Noise.stratified(len(self.system.nodes), self.method.n_paths, rng)
-        if not self.method.epistemic:
-            return np.array([0]), noise
+        n_draws = self.method.n_draws
         first = 1 + self.method.search.n_draws
-        return np.arange(first, first + self.method.n_draws), noise
+        draws = np.arange(first, first + n_draws)
+        if not self.method.epistemic:
+            draws = np.zeros(n_draws, dtype=int)
+        rng = np.random.default_rng([self.method.seed, 1])
+        return draws, Noise.drawn(
+            self.system.n_noises, self.method.n_paths, n_draws, rng
+        )
 
 
 class _Builder:
@@ -133,7 +135,7 @@ class _Builder:
         self.n_draws = method.search.n_draws + method.n_draws
         schema = data.schema
         blocks = ((schema.context, data.x), (schema.covariates, data.u))
-        self.state = np.concatenate([data.x, data.u, data.a], axis=1)
+        self.state = np.concatenate([data.x, data.u, data.a, data.y], axis=1)
         self.columns: dict[str, slice] = {}
         start = 0
         for block in (schema.context, schema.covariates, schema.actions):
@@ -151,11 +153,11 @@ class _Builder:
     def system(self) -> Rehearsal:
         inner = [v for v in self.rank if v in self.columns]
         moved = [v for v in inner if v not in self.problem.context]
-        inputs = self._inputs(tuple(self.problem.outcomes))
+        nodes = tuple(self._node(v) for v in moved)
+        outcomes = self._outcomes()
         return Rehearsal(
-            tuple(self._node(v) for v in moved),
-            self._outcomes(inputs),
-            inputs,
+            nodes,
+            outcomes,
             _standardised(self.problem, self.data),
             self.state.shape[1],
             len(self.problem.actions),
@@ -188,15 +190,14 @@ class _Builder:
         action = actions.index(name) if name in actions else None
         return Node(name, self.columns[name], inputs, mechanisms, law, action)
 
-    def _outcomes(self, inputs: Int[Array, " d"]) -> tuple[Outcome, ...]:
-        n = self.data.n
-        chosen = self.rng.choice(n, size=min(n, ATOMS), replace=False)
+    def _outcomes(self) -> tuple[Outcome, ...]:
+        inputs = self._inputs(tuple(self.problem.outcomes))
+        first = self.state.shape[1] - len(self.problem.outcomes)
         outcomes = []
-        for y in self.data.y.T:
-            mechanism = self._mechanism(inputs, y)
-            ranks = (rankdata(mechanism.residuals) - 0.5) / n
-            law = self._law(inputs, mechanism)
-            outcomes.append(Outcome(mechanism, law, ranks[chosen]))
+        for k, y in enumerate(self.data.y.T):
+            before = np.concatenate([inputs, np.arange(first, first + k)])
+            mechanism = self._mechanism(before, y)
+            outcomes.append(Outcome(before, mechanism, self._law(before, mechanism)))
         return tuple(outcomes)
 
     def _mechanism(self, inputs: Int[Array, " d"], v: Float[Array, " n"]) -> Mechanism:
@@ -219,6 +220,8 @@ class _Builder:
         owner = np.empty(self.state.shape[1], dtype=int)
         for k, part in enumerate(self.columns.values()):
             owner[part] = k
+        first = self.state.shape[1] - len(self.problem.outcomes)
+        owner[first:] = len(self.columns) + np.arange(len(self.problem.outcomes))
         return np.unique(owner[inputs], return_inverse=True)[1]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from forestall.arrays import Array
 from forestall.cells import Cells, from_array, from_objects, from_series, shown
-from forestall.errors import DataError, nearest
+from forestall.errors import DataError, by_nearness, nearest
 
 ACCEPTED = (
     "a pandas or polars DataFrame, a pyarrow Table, a dict of columns, a dict of "
@@ -24,12 +24,14 @@ class Table(ABC):
     """A user's table: read by column, never changed, answered in its own kind.
 
     Attributes:
-        names: The names of its columns.
+        names: The names of its columns, those that are text.
+        others: The names that are not.
         n: The number of its rows.
         single: Whether it came as a mapping of single values.
     """
 
     names: tuple[str, ...]
+    others: tuple[Any, ...]
     n: int
     single: bool = False
 
@@ -57,10 +59,21 @@ class Table(ABC):
         for name in (names := tuple(names)):
             if name not in self.names:
                 raise DataError(
-                    f"Expected the column {name!r} in {where}; got the columns "
-                    f"{shown(self.names)}.{nearest(name, self.names)}"
+                    f"Expected the column {name!r} in {where}; got {self._got(name)}."
+                    f"{nearest(name, self.names)}{_separator_hint(self.names)}"
                 )
         return {name: self.cells(name) for name in names}
+
+    def _got(self, name: str) -> str:
+        near = by_nearness(name, self.names) if len(self.names) > 10 else self.names
+        if not self.others:
+            return f"the columns {shown(near)}"
+        text = f"the columns {shown(near)} and" if near else "only"
+        return (
+            f"{text} column names that are no text, first {self.others[0]!r} "
+            f"({type(self.others[0]).__name__}). Rename the columns so that each name "
+            f"is text"
+        )
 
 
 class FrameTable(Table):
@@ -73,7 +86,7 @@ class FrameTable(Table):
         if self._batch:
             native = arrow.Table.from_batches([native])
         self._frame = _frame(native)
-        self.names = tuple(k for k in self._frame.columns if isinstance(k, str))
+        self.names, self.others = _split(self._frame.columns)
         self.n = len(self._frame)
 
     def cells(self, name: str) -> Cells:
@@ -82,13 +95,13 @@ class FrameTable(Table):
 
     def like(self, columns: Mapping[str, Any]) -> Any:
         """Build a frame of the same kind; one of pandas keeps its index."""
-        space = self._frame.__native_namespace__()
+        space, columns = self._frame.__native_namespace__(), _typed(columns)
         if self._frame.implementation.is_pandas_like():
-            return space.DataFrame(dict(columns), index=self._frame.to_native().index)
+            return space.DataFrame(columns, index=self._frame.to_native().index)
         if self._batch:
-            return space.RecordBatch.from_pydict(dict(columns))
+            return space.RecordBatch.from_pydict(columns)
         backend = self._frame.implementation
-        return nw.from_dict(dict(columns), backend=backend).to_native()
+        return nw.from_dict(columns, backend=backend).to_native()
 
 
 class MappingTable(Table):
@@ -107,7 +120,7 @@ class MappingTable(Table):
         self._columns = {
             k: [v] if self.single else _sequence(k, v) for k, v in source.items()
         }
-        self.names = tuple(k for k in self._columns if isinstance(k, str))
+        self.names, self.others = _split(self._columns)
         self.n = _common_length(self._columns)
 
     def cells(self, name: str) -> Cells:
@@ -121,7 +134,21 @@ class MappingTable(Table):
 
     def like(self, columns: Mapping[str, Any]) -> dict[str, Array]:
         """Build a dict of arrays."""
-        return {k: np.array(v) for k, v in columns.items()}
+        return {k: np.array(v) for k, v in _typed(columns).items()}
+
+
+def _typed(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Give an empty list, a column of text by convention, the type of text."""
+    text = np.empty(0, dtype=str)
+    return {
+        name: text if isinstance(column, list) and not column else column
+        for name, column in columns.items()
+    }
+
+
+def _split(names: Iterable[Any]) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+    text = tuple(name for name in names if isinstance(name, str))
+    return text, tuple(name for name in names if not isinstance(name, str))
 
 
 def like(template: Any, columns: Mapping[str, Any]) -> Any:
@@ -148,8 +175,29 @@ def read_table(path: str | Path) -> Any:
     except (OSError, ValueError, pa.ArrowException) as error:
         raise DataError(
             f"Expected a readable {path.suffix} table in {str(path)!r}; got a file "
-            f"that cannot be read: {error}. Check how it was written."
+            f"that cannot be read: {error}. Check how it was written; "
+            f"a .csv file is text in UTF-8, separated by commas."
+            f"{_separator_hint(_header(path))}"
         ) from error
+
+
+def _separator_hint(names: Sequence[str]) -> str:
+    """Suspect a CSV file whose one column is several with another separator."""
+    found = [mark for mark in ";\t|" if len(names) == 1 and mark in names[0]]
+    if not found:
+        return ""
+    return (
+        f" The single column {names[0]!r} looks like several, separated by "
+        f"{found[0]!r}: save the file with commas, or read it yourself, e.g. "
+        f"pandas.read_csv(path, sep={found[0]!r}), and pass the data frame."
+    )
+
+
+def _header(path: Path) -> list[str]:
+    if path.suffix.lower() != ".csv":
+        return []
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return file.readline().strip().split(",")
 
 
 def _read_csv(path: Path) -> Any:
@@ -159,7 +207,10 @@ def _read_csv(path: Path) -> Any:
     gaps = csv.ConvertOptions(
         strings_can_be_null=True, quoted_strings_can_be_null=False
     )
-    return csv.read_csv(path, convert_options=gaps)
+    table = csv.read_csv(path, convert_options=gaps)
+    # Names that are no UTF-8 raise when they are first asked for.
+    table.column_names  # noqa: B018
+    return table
 
 
 def _read_parquet(path: Path) -> Any:

@@ -115,8 +115,9 @@ def _narrow(columns: Mapping[str, Show], summaries: Sequence[Summary]) -> Table:
     shown = {**WHICH, **columns}
     table = _empty_table(list(shown))
     before = ""
+    several = len({each.method for each in summaries}) > 1
     for each in summaries:
-        if each.task != before:
+        if several and each.task != before:
             table.add_section()
         task, *cells = _cells(shown, each)
         table.add_row(Text("" if task == before else task), *map(Text, cells))

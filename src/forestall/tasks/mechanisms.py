@@ -21,7 +21,7 @@ Shape = Callable[[Array], Array]
 
 def _tame(p: Array) -> Array:
     """Leave what is usual as it is, and bound the rest: squares of squares explode."""
-    return 3.0 * np.tanh(p / 3.0)
+    return np.asarray(3.0 * np.tanh(p / 3.0))
 
 
 SHAPES: Mapping[str, Shape] = {
@@ -71,12 +71,16 @@ class Term:
 
     def __call__(self, parents: tuple[Array, ...]) -> Array:
         """Evaluate the term, in whatever shape its parents come."""
+        # A fixed parent is a single number, and numpy makes a scalar of it.
+        return np.asarray(self.weight * self._unweighted(parents))
+
+    def _unweighted(self, parents: tuple[Array, ...]) -> Array:
         first = parents[self.parents[0]]
         if self.levels:
-            return self.weight * np.array(self.levels)[np.asarray(first, dtype=int)]
+            return np.asarray(np.take(self.levels, np.asarray(first, dtype=int)))
         if len(self.parents) == 2:
-            return self.weight * _tame(first) * _tame(parents[self.parents[1]])
-        return self.weight * self.shape(first)
+            return np.asarray(_tame(first) * _tame(parents[self.parents[1]]))
+        return np.asarray(self.shape(first))
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +120,7 @@ class RandomMechanism:
         """How loud the noise is, relative to other values of its parent."""
         if self.louder_with is None:
             return np.array(1.0)
-        return 0.3 + 1.4 * expit(2.0 * parents[self.louder_with])
+        return np.asarray(0.3 + 1.4 * expit(2.0 * parents[self.louder_with]))
 
 
 @dataclass(frozen=True, eq=False)

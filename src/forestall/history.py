@@ -1,0 +1,131 @@
+"""What makes a table a history: every column of one kind, no gaps, enough records."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import numpy as np
+from jaxtyping import Bool
+
+from forestall.arrays import Array
+from forestall.cells import LARGEST, Cells, first_text, reads_as_number
+from forestall.errors import DataError
+from forestall.problem import Problem
+from forestall.table import Table
+
+
+def checked_cells(problem: Problem, table: Table) -> dict[str, Cells]:
+    """Read the columns of a problem, each of the kind that its role demands."""
+    cells = table.select(problem.variables, "the history")
+    for name, each in cells.items():
+        each.require_one_kind()
+        if name in problem.actions:
+            each = number(each, "action")
+        elif name in problem.outcomes:
+            each = number(each, "outcome")
+        elif each.kind == "text" and name not in problem.categorical:
+            _check_no_numbers_in_text(each)
+        if each.kind == "number":
+            _check_not_huge(each)
+        cells[name] = each
+    return cells
+
+
+def complete_rows(
+    problem: Problem, cells: Mapping[str, Cells], n: int
+) -> Bool[Array, " {n}"]:
+    """Mark the rows without a gap; a gap is an error unless gaps are dropped."""
+    gaps = {name: each.gaps for name, each in cells.items()}
+    anywhere = np.any(list(gaps.values()), axis=0)
+    if problem.missing == "drop" or not anywhere.any():
+        return ~anywhere
+    counts = (_gap_text(cells[name]) for name in gaps if gaps[name].any())
+    raise DataError(
+        f"Expected a finite value in every column of the problem; got gaps in "
+        f"{int(anywhere.sum())} of {n} rows: {'; '.join(counts)}. Fill them in, or "
+        f"leave those rows out with Problem(missing='drop')."
+    )
+
+
+def _gap_text(cells: Cells) -> str:
+    infinite = 0
+    if cells.kind == "number":
+        infinite = int(np.isinf(cells.values).sum())
+    counts = {"missing": int(cells.gaps.sum()) - infinite, "infinite": infinite}
+    text = " and ".join(f"{k} {what}" for what, k in counts.items() if k)
+    return f"{cells.name!r} has {text} (first in row {int(cells.gaps.argmax())})"
+
+
+def check_enough(
+    problem: Problem, cells: Mapping[str, Cells], n: int, dropped: int
+) -> None:
+    """Check that there are enough records, and that the actions vary in them."""
+    after = f" after dropping {dropped} with gaps" if dropped else ""
+    if n == 0:
+        raise DataError(
+            f"Expected historical records; got an empty table{after}. Pass at least "
+            f"as many records as there are variables."
+        )
+    if n < max(2, len(problem.variables)):
+        raise DataError(
+            f"Expected at least as many records as variables, "
+            f"{max(2, len(problem.variables))}; got {n}{after}. Add records."
+        )
+    for name in problem.actions:
+        values = cells[name].values
+        if np.all(values == values[0]):
+            raise DataError(
+                f"Expected an action that varies in the history; got {values[0]:g} in "
+                f"all {n} records of {name!r}. Its effect cannot be learned: leave it "
+                f"out, or add records with other values."
+            )
+
+
+def number(cells: Cells, role: str) -> Cells:
+    """Read an action or an outcome as numbers."""
+    if cells.kind == "boolean" and role == "action":
+        raise DataError(
+            f"Expected a continuous action in the column {cells.name!r}; got booleans. "
+            f"Yes-or-no actions are not supported; give the amount that was set."
+        )
+    return Cells(cells.name, "number", cells.numbers())
+
+
+def usable(cells: Cells, where: str) -> Cells:
+    """Check that every number can be computed with."""
+    _check_not_huge(cells)
+    if cells.gaps.any():
+        row = int(cells.gaps.argmax())
+        raise DataError(
+            f"Expected finite numbers for {cells.name!r} in {where}; got "
+            f"{float(cells.values[row])!r} in row {row}. Give its value."
+        )
+    return cells
+
+
+def _check_not_huge(cells: Cells) -> None:
+    huge = np.isfinite(cells.values) & (np.abs(cells.values) > LARGEST)
+    if huge.any():
+        row = int(huge.argmax())
+        raise DataError(
+            f"Expected numbers up to {LARGEST:g} in the column {cells.name!r}; got "
+            f"{cells.values[row]:g} in row {row}. Correct it, or use a larger unit."
+        )
+
+
+def _check_no_numbers_in_text(cells: Cells) -> None:
+    counts = Counter(v for v in cells.values.tolist() if v is not None)
+    total = counts.total()
+    readable = sum(k for value, k in counts.items() if reads_as_number(value))
+    if 2 * readable < total:
+        return
+    row, value = first_text(cells.values)
+    example = "numbers" if readable == total else "the rest"
+    raise DataError(
+        f"Expected numbers or categories in the column {cells.name!r}; got text, of "
+        f"which {readable} of {total} values read as numbers. First "
+        f"{'value' if readable == total else 'other value'}: {value!r} in row {row}. "
+        f"Convert {example} to numbers or gaps, or say that these are categories with "
+        f"Problem(categorical=[{cells.name!r}])."
+    )
