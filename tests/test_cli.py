@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 import forestall
 from forestall import cli, demo, tasks
-from forestall.check import check, left_out_residuals
+from forestall.check import check
+from forestall.overlap import left_out_residuals
 from forestall.problem import Problem
 
 ESCAPE = "\x1b["

@@ -16,11 +16,19 @@ from forestall import (
     ForestallWarning,
     NestedRehearsal,
     Problem,
+    Search,
+    StagedRehearsal,
     baselines,
 )
 from worlds import LENDING, WORLDS, contexts_of, lending
 
-METHODS = [NestedRehearsal(), ConditionalRehearsal(), baselines.NoAction()]
+SMALL = Search(n_screened=32, n_kept=8, n_starts=2, n_steps=2, n_draws=8, n_paths=8)
+METHODS = [
+    StagedRehearsal(n_draws=16, n_paths=16, search=SMALL),
+    NestedRehearsal(),
+    ConditionalRehearsal(),
+    baselines.NoAction(),
+]
 CASES = [(method, world) for method in METHODS for world in WORLDS]
 FIELDS = ("actions", "probability", "lower", "upper", "no_action", "support")
 

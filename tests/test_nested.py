@@ -14,7 +14,7 @@ from forestall import (
     Problem,
     SpecError,
 )
-from forestall.nested import _check_size, choose_sharpness
+from forestall.solution import check_size, choose_sharpness
 from worlds import WORLDS, contexts_of
 
 N = 40
@@ -260,7 +260,7 @@ def test_a_handful_of_good_records_proves_nothing():
 
 def test_more_records_than_fit_into_memory_are_refused_before_they_are_tried():
     with pytest.raises(FitError, match="got 1000000, which need 24000 GB"):
-        _check_size(1_000_000)
+        check_size(1_000_000)
 
 
 def test_a_singular_system_says_which_penalty_to_raise():

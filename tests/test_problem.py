@@ -198,9 +198,9 @@ def test_a_region_is_taken_by_the_names_of_its_columns(b, M, y):
     taken = region.over(["repaid", "roi"])
     assert taken.texts == region.texts
     assert taken.names == ("repaid", "roi")
-    at = np.array(y, dtype=float)
-    assert taken.contains(at[::-1]) == region.contains(at)
-    np.testing.assert_allclose(taken.slack(at[::-1]), region.slack(at))
+    at = np.array([y], dtype=float)
+    assert taken.contains(at[:, ::-1]) == region.contains(at)
+    np.testing.assert_allclose(taken.slack(at[:, ::-1]), region.slack(at), atol=1e-12)
 
 
 def test_a_region_in_another_order_keeps_its_texts():
@@ -366,7 +366,7 @@ def test_toml_is_read_with_the_words_of_its_reader(tmp_path):
     path.write_text("a = 1")
     assert read_toml(path, "plan", PlanError) == {"a": 1}
     path.write_text("a = [")
-    with pytest.raises(PlanError, match="Expected TOML in .*plan.toml"):
+    with pytest.raises(PlanError, match=r"Expected TOML in .*plan\.toml"):
         read_toml(path, "plan", PlanError)
     with pytest.raises(PlanError, match="a plan file in TOML; could not read"):
         read_toml(tmp_path / "none.toml", "plan", PlanError)

@@ -32,6 +32,8 @@ from forestall.method import Method, Policy
 from forestall.nested import NestedRehearsal
 from forestall.problem import Problem
 from forestall.region import Polytope, ProbitDesirability
+from forestall.search import Search
+from forestall.staged import StagedRehearsal
 
 __version__ = "0.1.0"
 
@@ -44,8 +46,10 @@ __all__ = [
     "Identification",
     "Method",
     "Policy",
+    "StagedRehearsal",
     "NestedRehearsal",
     "ConditionalRehearsal",
+    "Search",
     "Ascent",
     "Decision",
     "Decisions",
@@ -73,7 +77,7 @@ def fit(problem: Problem, history: Any) -> Policy:
         history: A pandas, polars or pyarrow table, a dict of arrays, or the path of a
             CSV or Parquet file.
     """
-    return NestedRehearsal().fit(problem, history)
+    return StagedRehearsal().fit(problem, history)
 
 
 def __getattr__(name: str) -> ModuleType:

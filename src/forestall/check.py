@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -14,22 +14,12 @@ from forestall.arrays import Array
 from forestall.cells import Cells
 from forestall.encoding import Categorical
 from forestall.identify import Identification
-from forestall.kernels import Gaussian, median_bandwidth
 from forestall.observations import Observations
+from forestall.overlap import Overlap, leeways
 from forestall.problem import Problem, require_problem
 from forestall.region import Polytope
 from forestall.table import Table
 
-# Beyond this many records the regression of an action is settled well enough.
-REGRESSED = 1_000
-PENALTIES = (1e1, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
-# A constant added to a kernel is an intercept; a large one is hardly penalised.
-INTERCEPT = 1e4
-REACH_SDS = 3.0
-
-THIN_REACH = 0.5
-# An action that keeps this share of its spread is steered by nothing known beforehand.
-FREE = 0.9
 RARE = 0.05
 MANY_DROPPED = 0.2
 
@@ -61,47 +51,6 @@ class Range:
     median: float | None = None
     maximum: float | None = None
     levels: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Overlap:
-    """How freely history varied one action.
-
-    Args:
-        action: The action.
-        lower: The lowest feasible value.
-        upper: The highest feasible value.
-        minimum: The smallest value in history.
-        maximum: The largest.
-        inside: The share of records in the feasible interval.
-        deviation: The standard deviation given contexts and adjusted covariates.
-        spread: That deviation as a share of the action's whole standard deviation.
-        reach: The share of the feasible interval within three such deviations of what
-            was usual, averaged over the records.
-        breadth: The share within three whole standard deviations of the mean: what
-            history would reach if nothing known beforehand had steered the action.
-    """
-
-    action: str
-    lower: float
-    upper: float
-    minimum: float
-    maximum: float
-    inside: float
-    deviation: float
-    spread: float
-    reach: float
-    breadth: float
-
-    @property
-    def thin(self) -> bool:
-        """Whether most of the feasible interval is out of history's reach."""
-        return self.reach < THIN_REACH
-
-    @property
-    def too_wide(self) -> bool:
-        """Whether it would be so even if nothing had steered the action."""
-        return self.breadth < THIN_REACH or self.spread > FREE
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +134,7 @@ def check(problem: Any, history: Any) -> Report:
         _met(problem.region, data.y_raw),
         float(inside.all(axis=1).mean()),
         tuple(_range(problem, data, cells[name]) for name in problem.variables),
-        _overlaps(data, identification.adjusted, a),
+        tuple(each.overlap() for each in leeways(data, identification.adjusted)),
     )
 
 
@@ -212,77 +161,6 @@ def _range(problem: Problem, data: Observations, cells: Cells) -> Range:
     values = cells.numbers()
     low, middle, high = np.quantile(values, [0.0, 0.5, 1.0]).tolist()
     return Range(cells.name, role, low, middle, high)
-
-
-def _overlaps(
-    data: Observations, adjusted: tuple[str, ...], a: Float[Array, "n d_a"]
-) -> tuple[Overlap, ...]:
-    given = np.concatenate([data.x, data.covariate_columns(adjusted)], axis=1)
-    rows = np.linspace(0, data.n - 1, min(data.n, REGRESSED)).astype(int)
-    residuals = left_out_residuals(given[rows], data.a[rows])
-    return tuple(
-        _overlap(name, data, k, a[:, k], rows, residuals[:, k])
-        for k, name in enumerate(data.schema.actions.names)
-    )
-
-
-def _overlap(
-    name: str,
-    data: Observations,
-    k: int,
-    values: Float[Array, " n"],
-    rows: Array,
-    residuals: Float[Array, " m"],
-) -> Overlap:
-    lower, upper = data.schema.bounds[k]
-    scale = data.schema.actions.scales[k]
-    spread = float(np.sqrt((residuals**2).mean()))
-    usual = values[rows] - scale * residuals
-    slack = REACH_SDS * scale
-    return Overlap(
-        name,
-        float(lower),
-        float(upper),
-        float(values.min()),
-        float(values.max()),
-        float(((values >= lower) & (values <= upper)).mean()),
-        spread * float(scale),
-        min(1.0, spread),
-        _share(lower, upper, usual, slack * spread),
-        _share(lower, upper, values.mean(keepdims=True), slack),
-    )
-
-
-def _share(
-    lower: float, upper: float, centre: Float[Array, " m"], slack: float
-) -> float:
-    """The part of an interval that lies within ``slack`` of a centre, on average."""
-    low, high = np.maximum(lower, centre - slack), np.minimum(upper, centre + slack)
-    return float((np.maximum(high - low, 0.0) / (upper - lower)).mean())
-
-
-def left_out_residuals(
-    z: Float[Array, "n d"], a: Float[Array, "n d_a"]
-) -> Float[Array, "n d_a"]:
-    """Predict each record's actions from the others, by whatever predicts best.
-
-    For each action the best of linear and kernel ridge fits, down to hardly more than
-    its mean: whether the rest pins an action down must not hinge on one family.
-    """
-    kernel = Gaussian(median_bandwidth(z, 1.0))(z, z)
-    fits = [*_ridge_left_out(z @ z.T, a), *_ridge_left_out(kernel, a)]
-    best = np.array([(fit**2).mean(axis=0) for fit in fits]).argmin(axis=0)
-    return np.column_stack([fits[f][:, k] for k, f in enumerate(best)])
-
-
-def _ridge_left_out(
-    K: Float[Array, "n n"], a: Float[Array, "n d_a"]
-) -> Iterator[Float[Array, "n d_a"]]:
-    """Leave-one-out residuals of kernel ridge for every penalty, in closed form."""
-    s, V = np.linalg.eigh(K + INTERCEPT)
-    for penalty in PENALTIES:
-        d = 1.0 / (np.maximum(s, 0.0) + len(K) * penalty)
-        yield V @ (d[:, None] * (V.T @ a)) / (V**2 @ d)[:, None]
 
 
 def _bias_text(verdict: Identification) -> str:

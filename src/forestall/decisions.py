@@ -35,6 +35,8 @@ class Assessment:
         gain_lower: The 5 % quantile of the improvement over no action; NaN without.
         support: How usual the context and action are in history, 0 to 1.
         extrapolates: Whether they are hardly ever seen there.
+        altered: Which actions are altered at all, the others keeping their natural
+            course; ``None`` where all are.
     """
 
     actions: Float[Array, "q d_a"]
@@ -45,12 +47,15 @@ class Assessment:
     gain_lower: Float[Array, " q"]
     support: Float[Array, " q"]
     extrapolates: Bool[Array, " q"]
+    altered: Bool[Array, "q d_a"] | None = None
 
     @classmethod
     def joined(cls, parts: Sequence[Assessment]) -> Assessment:
         """Put blocks of contexts together again."""
         names = [field.name for field in fields(cls)]
-        return cls(*(np.concatenate([getattr(p, n) for p in parts]) for n in names))
+        columns: Any = ([getattr(part, name) for part in parts] for name in names)
+        joined: Any = (None if c[0] is None else np.concatenate(c) for c in columns)
+        return cls(*joined)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +99,7 @@ class Decisions:
         reason: One line for each verdict.
         identification: What the probabilities are adjusted for, and whether that is
             enough.
+        altered: Which actions are to be set; the others keep their natural course.
     """
 
     actions: Array
@@ -106,6 +112,7 @@ class Decisions:
     verdict: list[Verdict]
     reason: list[str]
     identification: Identification
+    altered: Array
     action_names: tuple[str, ...]
     table: Table
 
@@ -136,6 +143,9 @@ class Decisions:
             [verdict for verdict, _ in told],
             [reason for _, reason in told],
             identification,
+            np.ones(assessment.actions.shape, dtype=bool)
+            if assessment.altered is None
+            else assessment.altered,
             schema.actions.names,
             rows.table,
         )
@@ -158,9 +168,9 @@ class Decisions:
         """Take one context's decision, or a list of them."""
         if isinstance(i, slice):
             return [self[k] for k in range(*i.indices(len(self)))]
-        values = (float(v) for v in self.actions[i])
+        pairs = zip(self.action_names, self.actions[i].tolist(), strict=True)
         return Decision(
-            dict(zip(self.action_names, values, strict=True)),
+            {k: v for (k, v), set_ in zip(pairs, self.altered[i], strict=True) if set_},
             float(self.probability[i]),
             float(self.lower[i]),
             float(self.upper[i]),

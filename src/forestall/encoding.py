@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -76,9 +77,9 @@ class Numeric(Column):
 
     def fault(self, value: Any) -> str:
         """Say what is wrong with an unreadable value."""
+        got = math.nan if value is None else plain(value)
         return (
-            f"Expected a finite number for {self.name!r}; got {plain(value)!r}. "
-            f"Give its value."
+            f"Expected a finite number for {self.name!r}; got {got!r}. Give its value."
         )
 
     def _z(self, values: Float[Array, " n"]) -> Float[Array, " n"]:

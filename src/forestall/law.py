@@ -1,10 +1,11 @@
 r"""How a variable strays from its mean: recentred conditional mean embeddings.
 
-The law of a residual given the inputs is that of all leave-one-out residuals, distorted
-by how often residuals stay below each of a few levels near those inputs. The embedding
-of the residual given the inputs, evaluated at the indicators of these levels, says how
-often; away from the records it falls back to the law of all residuals. So the law may
-be skewed, have several modes, and change its spread with the inputs.
+Given the inputs, a residual has a spread that may change with them, and, divided by it,
+the law of all residuals, distorted by how often they stay below each of a few levels
+near those inputs. The embedding of the residual given the inputs, evaluated at the
+indicators of these levels, says how often; away from the records it falls back to the
+law of all residuals. So a law may be skewed, have several modes, and change with the
+inputs in spread and shape.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from scipy.linalg import svd
 from scipy.special import ndtr
 
@@ -26,7 +27,9 @@ GRID = 400
 # The smoothing of the residuals' law, as a share of Silverman's width: enough for a
 # gradient, too little to matter.
 SMOOTHING = 0.25
-PENALTIES = np.geomspace(1e-3, 1e3, 13)
+PENALTIES = np.geomspace(1e-2, 1e4, 13)
+# The variance of log chi-square with one degree of freedom.
+LOG_CHI_SQUARE = 4.93
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,13 +40,15 @@ class Law:
     which say how well so many residuals show their law.
 
     Args:
-        grid: Equally spaced values of the residual.
+        grid: Equally spaced values of the residual, divided by its spread.
         below: The share of residuals below each of them, a column for each draw.
-        distortion: How the law changes with the inputs; ``None`` where it does not.
+        spread: How the spread changes with the inputs; ``None`` where it does not.
+        distortion: How the shape does; ``None`` where it does not.
     """
 
     grid: Float[Array, " g"]
     below: Float[Array, "g s"]
+    spread: Spread | None
     distortion: Distortion | None
 
     @classmethod
@@ -57,41 +62,133 @@ class Law:
         local: bool = True,
     ) -> Law:
         """Learn the law of the residuals, and whether it changes with the inputs."""
+        spread = distortion = None
+        if local:
+            features = Features.of(z)
+            spread = Spread.of(features, z, residuals, n_draws, rng)
+            if spread is not None:
+                residuals = residuals / spread(z, 0)
+            distortion = Distortion.of(features, z, residuals, n_draws, rng)
         n = len(residuals)
-        spread = float(residuals.std()) or 1e-12
-        width = SMOOTHING * 1.06 * spread * n**-0.2
+        width = SMOOTHING * 1.06 * (float(residuals.std()) or 1e-12) * n**-0.2
         ends = residuals.min() - 4 * width, residuals.max() + 4 * width
         grid = np.linspace(*ends, GRID)
         weights = np.full((n, 1 + n_draws), 1.0 / n)
         weights[:, 1:] = rng.dirichlet(np.ones(n), size=n_draws).T
         below = ndtr((grid[:, None] - residuals) / width) @ weights
-        return cls(grid, below, Distortion.of(z, residuals) if local else None)
+        return cls(grid, below, spread, distortion)
 
-    def cdf(
-        self, t: Float[Array, "m n"], z: Float[Array, "n d"], draw: int
-    ) -> Float[Array, "m n"]:
-        """How likely the residual is at most each ``t``, given the inputs ``z``."""
-        level = np.interp(t, self.grid, self.below[:, draw], left=0.0, right=1.0)
-        if self.distortion is None:
-            return level
-        shares = self.distortion(z)
-        return np.stack([shares.apply(row) for row in level])
+    def at(self, z: Float[Array, "n d"], draw: int) -> LawAt:
+        """Fix the inputs and the draw."""
+        return LawAt(
+            self.grid,
+            self.below[:, draw],
+            np.ones(len(z)) if self.spread is None else self.spread(z, draw),
+            None if self.distortion is None else self.distortion(z, draw),
+        )
 
-    def density(
-        self, t: Float[Array, "m n"], z: Float[Array, "n d"], draw: int
-    ) -> Float[Array, "m n"]:
-        """The slope of :meth:`cdf` in ``t``."""
-        step = self.grid[1] - self.grid[0]
-        ends = np.concatenate([t + step, t - step])
-        above, below = np.split(self.cdf(ends, z, draw), 2)
-        return (above - below) / (2 * step)
 
-    def quantile(
-        self, u: Float[Array, " n"], z: Float[Array, "n d"], draw: int
-    ) -> Float[Array, " n"]:
-        """The residual that is exceeded with probability ``1 - u``, given ``z``."""
-        level = u if self.distortion is None else self.distortion(z).undo(u)
-        return np.interp(level, self.below[:, draw], self.grid)
+@dataclass(frozen=True, eq=False)
+class LawAt:
+    """The law of a residual at each of some inputs."""
+
+    grid: Float[Array, " g"]
+    below: Float[Array, " g"]
+    spread: Float[Array, " n"]
+    shares: Shares | None
+
+    def cdf(self, t: Float[Array, " n"]) -> Float[Array, " n"]:
+        """How likely the residual is at most ``t``."""
+        level = np.interp(t / self.spread, self.grid, self.below, left=0.0, right=1.0)
+        return level if self.shares is None else self.shares.apply(level)
+
+    def density(self, t: Float[Array, " n"]) -> Float[Array, " n"]:
+        """The slope of :meth:`cdf`."""
+        step = (self.grid[1] - self.grid[0]) * self.spread
+        return (self.cdf(t + step) - self.cdf(t - step)) / (2.0 * step)
+
+    def quantile(self, u: Float[Array, " n"]) -> Float[Array, " n"]:
+        """The residual that is exceeded with probability ``1 - u``."""
+        level = u if self.shares is None else self.shares.undo(u)
+        return self.spread * np.interp(level, self.below, self.grid)
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """Inputs, their squares, and a Gaussian kernel on a few centres, standardised."""
+
+    bandwidth: Float[Array, " d"]
+    centres: Float[Array, "m d"]
+    mean: Float[Array, " q"]
+    scale: Float[Array, " q"]
+
+    @classmethod
+    def of(cls, z: Float[Array, "n d"]) -> Features:
+        """Spread the centres over the records."""
+        bandwidth = median_bandwidth(z, 1.0)
+        pivots, _ = pivoted_cholesky(z / bandwidth, min(CENTRES, len(z)), 1e-3)
+        centres = (z / bandwidth)[pivots]
+        raw = np.concatenate([z, z**2, gram(z / bandwidth, centres)], axis=1)
+        scale = raw.std(axis=0)
+        return cls(
+            bandwidth, centres, raw.mean(axis=0), np.where(scale > 0, scale, 1.0)
+        )
+
+    def __call__(
+        self, z: Float[Array, "n d"]
+    ) -> tuple[Float[Array, "n q"], Float[Array, " n"]]:
+        """Evaluate the features, and how near the records each input is, 0 to 1."""
+        rows = gram(z / self.bandwidth, self.centres)
+        near = np.minimum(1.0, 2.0 * rows.max(axis=1, initial=0.0))
+        raw = np.concatenate([z, z**2, rows], axis=1)
+        return (raw - self.mean) / self.scale, near
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """How loud the residuals are, as a function of the inputs.
+
+    Args:
+        features: The features of the inputs.
+        base: The mean of the log squared residuals.
+        weights: What each feature adds to it: the estimate, then posterior draws.
+        ends: The range of the fitted values, which is not left.
+    """
+
+    features: Features
+    base: float
+    weights: Float[Array, "s q"]
+    ends: tuple[float, float]
+
+    @classmethod
+    def of(
+        cls,
+        features: Features,
+        z: Float[Array, "n d"],
+        residuals: Float[Array, " n"],
+        n_draws: int,
+        rng: np.random.Generator,
+    ) -> Spread | None:
+        """Regress log squares; ``None`` where that does not help."""
+        floor = 1e-6 * residuals.var() + 1e-300
+        loud = np.log(residuals**2 + floor)
+        # A residual that happens to be tiny says little; it must not shout.
+        loud = np.maximum(loud, np.quantile(loud, 0.02))
+        base = float(loud.mean())
+        Psi, _ = features(z)
+        ridge = ridge_if_it_helps(Psi, (loud - base)[:, None])
+        if ridge is None:
+            return None
+        spread = ridge.root @ rng.normal(size=(ridge.root.shape[1], n_draws))
+        draws = ridge.weights + np.sqrt(LOG_CHI_SQUARE) * spread
+        weights = np.concatenate([ridge.weights, draws], axis=1).T
+        fitted = Psi @ weights[0]
+        return cls(features, base, weights, (float(fitted.min()), float(fitted.max())))
+
+    def __call__(self, z: Float[Array, "n d"], draw: int) -> Float[Array, " n"]:
+        """Give the spread at each input, in units of the common one."""
+        Psi, near = self.features(z)
+        return np.exp(0.5 * near * np.clip(Psi @ self.weights[draw], *self.ends))
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,40 +196,40 @@ class Distortion:
     """How often residuals stay below each level, as a function of the inputs.
 
     Args:
-        mean: The mean of the inputs' features, subtracted from them.
-        centres: Centres of a Gaussian kernel, in units of its width.
-        bandwidth: The width for each input.
-        weights: What each feature adds to the share below each level.
+        features: The features of the inputs.
+        weights: What each feature adds to the share below each level: the estimate,
+            then draws from its posterior.
     """
 
-    mean: Float[Array, " q"]
-    centres: Float[Array, "m d"]
-    bandwidth: Float[Array, " d"]
-    weights: Float[Array, "q k"]
+    features: Features
+    weights: Float[Array, "s q k"]
 
     @classmethod
     def of(
-        cls, z: Float[Array, "n d"], residuals: Float[Array, " n"]
+        cls,
+        features: Features,
+        z: Float[Array, "n d"],
+        residuals: Float[Array, " n"],
+        n_draws: int,
+        rng: np.random.Generator,
     ) -> Distortion | None:
         """Regress the indicators on the inputs; ``None`` where that does not help."""
-        levels = np.arange(1, LEVELS + 1) / (LEVELS + 1)
+        levels = _levels()
         target = residuals[:, None] <= np.quantile(residuals, levels)
-        centred = target - target.mean(axis=0)
-        bandwidth = median_bandwidth(z, 1.0)
-        pivots, _ = pivoted_cholesky(z / bandwidth, min(CENTRES, len(z)), 1e-3)
-        centres = (z / bandwidth)[pivots]
-        Psi = gram(z / bandwidth, centres)
-        mean = Psi.mean(axis=0)
-        weights = _ridge_if_it_helps(Psi - mean, centred)
-        return None if weights is None else cls(mean, centres, bandwidth, weights)
+        ridge = ridge_if_it_helps(features(z)[0], target - target.mean(axis=0))
+        if ridge is None:
+            return None
+        # The indicators of neighbouring levels err together, like a Brownian bridge.
+        bridge = np.minimum.outer(levels, levels) - np.outer(levels, levels)
+        noise = rng.normal(size=(n_draws, ridge.root.shape[1], LEVELS))
+        spread = ridge.root @ noise @ np.linalg.cholesky(bridge).T
+        weights = np.concatenate([ridge.weights[None], ridge.weights + spread])
+        return cls(features, weights)
 
-    def __call__(self, z: Float[Array, "n d"]) -> Shares:
+    def __call__(self, z: Float[Array, "n d"], draw: int) -> Shares:
         """Give the shares below the levels near each input."""
-        features = gram(z / self.bandwidth, self.centres)
-        # Off the records the kernel vanishes, and so must the distortion.
-        near = np.minimum(1.0, 2.0 * features.max(axis=1))
-        levels = np.arange(1, LEVELS + 1) / (LEVELS + 1)
-        shares = levels + near[:, None] * ((features - self.mean) @ self.weights)
+        Psi, near = self.features(z)
+        shares = _levels() + near[:, None] * (Psi @ self.weights[draw])
         shares = np.maximum.accumulate(np.clip(shares, 0.0, 1.0), axis=1)
         ends = np.ones((len(z), 1))
         return Shares(np.concatenate([0.0 * ends, shares, ends], axis=1))
@@ -154,30 +251,40 @@ class Shares:
 
     def undo(self, u: Float[Array, " n"]) -> Float[Array, " n"]:
         """Turn a share into the level of the common law that has it below here."""
-        k = np.clip((self.values < u[:, None]).sum(axis=1) - 1, 0, LEVELS)
+        below: Bool[Array, "n k"] = self.values < u[:, None]
+        k = np.clip(below.sum(axis=1) - 1, 0, LEVELS)
         rows = np.arange(len(u))
         low, high = self.values[rows, k], self.values[rows, k + 1]
         part = (u - low) / np.maximum(high - low, 1e-9)
         return (k + np.clip(part, 0.0, 1.0)) / (LEVELS + 1)
 
 
-def _ridge_if_it_helps(
+def _levels() -> Float[Array, " k"]:
+    return np.arange(1, LEVELS + 1) / (LEVELS + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Ridge:
+    """A ridge regression, and the root of what it leaves unknown, for unit noise."""
+
+    weights: Float[Array, "q k"]
+    root: Float[Array, "q r"]
+
+
+def ridge_if_it_helps(
     Psi: Float[Array, "n q"], target: Float[Array, "n k"]
-) -> Float[Array, "q k"] | None:
+) -> Ridge | None:
     """Choose the penalty by leave-one-out error; ``None`` when the mean does better."""
     U, s, Vt = svd(Psi, full_matrices=False)
     projected = U.T @ target
-    best: tuple[float, Array] | None = None
+    best, highest = None, 0.0
     for penalty in PENALTIES:
         shrink = s**2 / (s**2 + penalty)
         leverage = (U**2) @ shrink + 1.0 / len(Psi)
-        left_out = (target - U @ (shrink[:, None] * projected)) / (1 - leverage)[
-            :, None
-        ]
-        gain = (target**2 - left_out**2).sum(axis=1)
-        # Better than the mean by more than chance.
-        sure = gain.mean() - 2.0 * gain.std() / np.sqrt(len(gain))
-        if sure > 0 and (best is None or gain.mean() > best[0]):
-            weights = Vt.T @ ((shrink / s)[:, None] * projected)
-            best = (float(gain.mean()), weights)
-    return None if best is None else best[1]
+        fitted = U @ (shrink[:, None] * projected)
+        left_out = (target - fitted) / np.maximum(1.0 - leverage, 1e-3)[:, None]
+        gain = float((target**2 - left_out**2).sum(axis=1).mean())
+        if gain > highest:
+            weights = Vt.T @ ((s / (s**2 + penalty))[:, None] * projected)
+            best, highest = Ridge(weights, Vt.T / np.sqrt(s**2 + penalty)), gain
+    return best

@@ -6,45 +6,42 @@ axes in the house style without touching any global state of matplotlib.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
 
+from forestall import ink
 from forestall.arrays import Array
-from forestall.errors import MissingExtraError, RegionError
+from forestall.errors import RegionError, SpecError, nearest
+from forestall.ink import COLOURS, panels
+from forestall.method import Policy
 from forestall.region import Polytope, ProbitDesirability
+from forestall.simulate import simulate
+from forestall.views import calibration, landscape, overlap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 __all__ = [
     "COLOURS",
     "Cloud",
     "Curve",
+    "before_after",
+    "calibration",
     "curves",
+    "landscape",
     "limits_of",
     "outcomes",
+    "overlap",
     "panels",
     "smoothing",
 ]
 
-# Okabe and Ito's palette: told apart by colour-blind readers, and in grey by lightness.
-COLOURS = {
-    "no action": "#7a7a7a",
-    "single": "#D55E00",
-    "nested": "#0072B2",
-    "truth": "#222222",
-    "region": "#009E73",
-    "third": "#CC79A7",
-}
-INK = "#222222"
-FAINT = "#d9d9d9"
-MARKERS = ("o", "^", "s", "D")
+# Simulated systems, and paths through each, for a cloud of outcomes.
+WORLDS, PATHS = 48, 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,33 +80,6 @@ class Curve:
     peak: tuple[float, float] | None = None
 
 
-def _matplotlib() -> ModuleType:
-    try:
-        import matplotlib
-        import matplotlib.figure
-        import matplotlib.patches
-    except ImportError as error:
-        raise MissingExtraError("matplotlib", "plots") from error
-    return matplotlib
-
-
-def panels(n: int, *, width: float = 4.2, height: float = 3.9) -> Figure:
-    """Make a figure of ``n`` axes side by side, in the house style.
-
-    Args:
-        n: How many axes.
-        width: The width of each, in inches.
-        height: The height of the figure, in inches.
-    """
-    figure = _matplotlib().figure.Figure(
-        figsize=(n * width, height), dpi=160, layout="constrained", facecolor="white"
-    )
-    figure.get_layout_engine().set(w_pad=0.1, h_pad=0.08, wspace=0.04)
-    for axes in np.ravel(figure.subplots(1, n)):
-        _style(axes)
-    return figure
-
-
 def outcomes(
     axes: Axes,
     region: Polytope,
@@ -128,21 +98,21 @@ def outcomes(
     _check_two_dimensional(region)
     (left, bottom), (right, top) = limits or limits_of(region, clouds)
     axes.set(xlim=(left, right), ylim=(bottom, top))
-    for cloud, marker in zip(clouds, MARKERS * len(clouds), strict=False):
+    for cloud, marker in zip(clouds, ink.MARKERS * len(clouds), strict=False):
         axes.scatter(
             cloud.points[:, 0],
             cloud.points[:, 1],
             s=9,
             marker=marker,
-            color=_colour(cloud.colour),
+            color=ink.colour(cloud.colour),
             alpha=0.45,
             linewidths=0,
             label=f"{cloud.label}: {cloud.share:.1%} inside",
         )
     shade(axes, region)
-    axes.set_xlabel(_words(region.names[0]))
-    axes.set_ylabel(_words(region.names[1]))
-    return _legend(axes)
+    axes.set_xlabel(ink.words(region.names[0]))
+    axes.set_ylabel(ink.words(region.names[1]))
+    return ink.legend(axes)
 
 
 def limits_of(region: Polytope, clouds: Sequence[Cloud]) -> tuple[Array, Array]:
@@ -165,9 +135,9 @@ def shade(axes: Axes, region: Polytope) -> Axes:
     box = np.array([[left, bottom], [right, bottom], [right, top], [left, top]])
     corners = clip(box, region)
     if len(corners):
-        patch = _matplotlib().patches.Polygon(
+        patch = ink.matplotlib().patches.Polygon(
             corners,
-            facecolor=_colour("region"),
+            facecolor=ink.colour("region"),
             alpha=0.12,
             linewidth=0,
             zorder=0,
@@ -184,7 +154,7 @@ def _draw_edges(axes: Axes, corners: Float[Array, "k 2"], region: Polytope) -> N
     for i in range(len(corners)):
         if (on[i - 1] & on[i]).any():
             side = corners[[i - 1, i]]
-            axes.plot(*side.T, color=_colour("region"), lw=1.4, zorder=1)
+            axes.plot(*side.T, color=ink.colour("region"), lw=1.4, zorder=1)
 
 
 def clip(corners: Float[Array, "m 2"], region: Polytope) -> Float[Array, "k 2"]:
@@ -210,13 +180,13 @@ def curves(axes: Axes, grid: Float[Array, " m"], lines: Sequence[Curve]) -> Axes
         lines: The functions on that grid.
     """
     for line in lines:
-        colour = _colour(line.colour)
+        colour = ink.colour(line.colour)
         style = "--" if line.dashed else "-"
         axes.plot(grid, line.values, style, color=colour, lw=2, label=line.label)
         if line.peak is not None:
-            _mark(axes, line.peak, colour)
+            ink.mark(axes, line.peak, colour)
     axes.set_xlim(float(grid[0]), float(grid[-1]))
-    return _legend(axes)
+    return ink.legend(axes)
 
 
 def smoothing(axes: Axes, sharpness: Sequence[float] = (5.0, 10.0, 20.0)) -> Axes:
@@ -228,50 +198,140 @@ def smoothing(axes: Axes, sharpness: Sequence[float] = (5.0, 10.0, 20.0)) -> Axe
     """
     region = Polytope.parse(["0 <= y <= 1"], ["y"])
     y = np.linspace(-0.6, 1.6, 441)[:, None]
-    colours = [_colour(c) for c in ("third", "single", "nested", "region")]
+    colours = [ink.colour(c) for c in ("third", "single", "nested", "region")]
     hard = ProbitDesirability(region).indicator(y)
-    axes.step(y[:, 0], hard, color=INK, lw=1.4, where="mid", label="indicator of S")
+    axes.step(y[:, 0], hard, color=ink.INK, lw=1.4, where="mid", label="indicator of S")
     for eta, colour in zip(sharpness, colours * len(sharpness), strict=False):
         w = ProbitDesirability(region, eta)(y)
         axes.plot(y[:, 0], w, color=colour, lw=1.8, label=rf"$\eta$ = {eta:g}")
     axes.set_xlabel("outcome y, desired between 0 and 1")
     axes.set_ylabel(r"desirability $w_\eta(y)$")
-    return _legend(axes)
+    return ink.legend(axes)
 
 
-def _style(axes: Axes) -> None:
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color("#9a9a9a")
-    axes.tick_params(colors=INK, labelsize=9, length=3, color="#9a9a9a")
-    axes.grid(True, color=FAINT, linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.title.set(fontsize=11, color=INK)
-    axes.xaxis.label.set(fontsize=10, color=INK)
-    axes.yaxis.label.set(fontsize=10, color=INK)
+def before_after(
+    policy: Policy,
+    context: Any,
+    actions: Mapping[str, float] | None = None,
+    *,
+    outcomes: Sequence[str] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw what comes of one context without action and with it, beside what is wanted.
+
+    Outcomes are simulated from the fitted mechanisms; no record is shown.
+
+    Args:
+        policy: A policy with mechanisms.
+        context: One context, as a mapping or a table of one row.
+        actions: The action; by default what the policy recommends. One that is not
+            named comes by itself.
+        outcomes: One or two outcomes to show; by default the first two.
+        ax: Where to draw; by default new axes.
+    """
+    before = _simulated(policy, context, None)
+    shown = _shown(policy, outcomes)
+    label = "as advised"
+    if actions is None:
+        actions = policy.recommend(context)[0].actions
+    else:
+        label = ", ".join(f"{ink.words(k)} {v:.3g}" for k, v in actions.items())
+    after = _simulated(policy, context, actions)
+    wanted = policy.problem.region
+    clouds = [
+        Cloud(name, y[:, shown], float(wanted.contains(y).mean()), colour)
+        for name, y, colour in (
+            ("without action", before, "no action"),
+            (label, after, "nested"),
+        )
+    ]
+    axes = ax if ax is not None else panels(1).axes[0]
+    region = _shown_region(policy.problem.region, shown)
+    if len(shown) == 1:
+        return _densities(axes, policy.problem.outcomes[shown[0]], region, clouds)
+    return _clouds(axes, [policy.problem.outcomes[k] for k in shown], region, clouds)
 
 
-def _legend(axes: Axes) -> Axes:
-    # Below the axes: nothing is hidden, whatever the data.
-    legend = axes.legend(
-        loc="upper center",
-        bbox_to_anchor=(0.5, -0.17),
-        fontsize=9,
-        frameon=False,
-        handlelength=1.6,
-        markerscale=1.8,
-        labelspacing=0.35,
+def _simulated(
+    policy: Policy, context: Any, actions: Mapping[str, float] | None
+) -> Float[Array, "n d_y"]:
+    told = simulate(policy, context, actions, n_worlds=WORLDS, n_paths=PATHS)
+    return told.outcomes
+
+
+def _shown(policy: Policy, names: Sequence[str] | None) -> list[int]:
+    known = list(policy.problem.outcomes)
+    if names is None:
+        return list(range(min(2, len(known))))
+    for name in names:
+        if name not in known:
+            raise SpecError(
+                f"Expected outcomes of the problem ({', '.join(known)}); got {name!r}."
+                f"{nearest(name, known)}"
+            )
+    if len(names) not in (1, 2):
+        raise SpecError(f"Expected one or two outcomes to show; got {len(names)}.")
+    return [known.index(name) for name in names]
+
+
+def _shown_region(region: Polytope, shown: list[int]) -> Polytope | None:
+    """Keep the constraints that speak of the shown outcomes alone."""
+    hidden = np.delete(region.normals, shown, axis=1)
+    rows = ~hidden.any(axis=1)
+    if not rows.any():
+        return None
+    names = tuple(region.names[k] for k in shown)
+    return Polytope(region.normals[rows][:, shown], region.offsets[rows], names=names)
+
+
+def _clouds(
+    axes: Axes, names: Sequence[str], region: Polytope | None, clouds: Sequence[Cloud]
+) -> Axes:
+    if region is None:
+        # Without a constraint to show, one that everything meets shades it all.
+        far = 10 * np.abs(np.concatenate([c.points for c in clouds])).max() + 1.0
+        region = Polytope(np.array([[1.0, 0.0]]), np.array([far]), names=tuple(names))
+    return outcomes(axes, region, clouds)
+
+
+def _densities(
+    axes: Axes, name: str, region: Polytope | None, clouds: Sequence[Cloud]
+) -> Axes:
+    points = np.concatenate([cloud.points[:, 0] for cloud in clouds])
+    low, high = np.quantile(points, [0.002, 0.998])
+    ends = _interval(region)
+    finite = [end for end in ends if np.isfinite(end)]
+    low, high = min([low, *finite]), max([high, *finite])
+    grid = np.linspace(low - 0.08 * (high - low), high + 0.08 * (high - low), 300)
+    for cloud in clouds:
+        colour = ink.colour(cloud.colour)
+        height = ink.density(cloud.points[:, 0], grid)
+        axes.fill_between(grid, height, color=colour, alpha=0.25, linewidth=0)
+        label = f"{cloud.label}: {cloud.share:.1%} inside"
+        axes.plot(grid, height, color=colour, lw=2, label=label)
+    if region is not None:
+        inside = np.clip(ends, grid[0], grid[-1])
+        green = ink.colour("region")
+        axes.axvspan(
+            *inside, color=green, alpha=0.12, lw=0, zorder=0, label="desired region"
+        )
+        for end in finite:
+            axes.axvline(end, color=green, lw=1.4, zorder=1)
+    axes.set(xlim=(grid[0], grid[-1]), ylim=(0, None), yticks=[])
+    axes.set_xlabel(ink.words(name))
+    axes.set_ylabel("how likely")
+    return ink.legend(axes)
+
+
+def _interval(region: Polytope | None) -> tuple[float, float]:
+    if region is None:
+        return -np.inf, np.inf
+    bound = region.offsets / region.normals[:, 0]
+    above = region.normals[:, 0] > 0
+    return (
+        max(bound[~above].tolist(), default=-np.inf),
+        min(bound[above].tolist(), default=np.inf),
     )
-    for handle in filter(None, legend.legend_handles):
-        handle.set_alpha(max(0.3, handle.get_alpha() or 1.0))
-    return axes
-
-
-def _mark(axes: Axes, peak: tuple[float, float], colour: str) -> None:
-    a, value = peak
-    axes.axvline(a, color=colour, lw=1, ls=":", zorder=1)
-    axes.plot([a], [value], "o", color=colour, ms=7, mec="white", mew=1.2, zorder=5)
 
 
 def _cut(
@@ -293,11 +353,3 @@ def _check_two_dimensional(region: Polytope) -> None:
             f"Expected a region of two outcomes to draw; got {region.dim}: "
             f"{', '.join(region.names)}. Choose two of them."
         )
-
-
-def _colour(name: str) -> str:
-    return COLOURS.get(name, name)
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")

@@ -134,8 +134,12 @@ class Polytope:
             read = Polytope.parse(list(dict.fromkeys(self.texts)), self.names)
         except RegionError:
             return False
-        rows = np.column_stack([self._written, self.strict])
-        return np.array_equal(rows, np.column_stack([read._written, read.strict]))
+        one, other = (
+            np.column_stack([each.normals, each.offsets, each.strict])
+            for each in (self, read)
+        )
+        same = np.isclose(one[:, None], other[None], rtol=1e-12, atol=0.0).all(axis=-1)
+        return bool(same.any(axis=0).all() and same.any(axis=1).all())
 
     def _renamed(self, names: tuple[str, ...]) -> Polytope:
         M, b = self._written[:, :-1], self._written[:, -1]

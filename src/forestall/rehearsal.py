@@ -90,6 +90,11 @@ class Noise:
         """How many paths each world has."""
         return self.levels.shape[1]
 
+    @property
+    def n_worlds(self) -> int:
+        """How many worlds have a shift of their own."""
+        return self.shifts.shape[1]
+
     def of(self, world: int) -> Float[Array, "v r"]:
         """The levels of one world, away from the ends."""
         shifted = (self.levels + self.shifts[:, [world]]) % 1.0
@@ -143,7 +148,7 @@ class Rehearsal:
             self._block(
                 x[i : i + step], a[i : i + step], altered, draws, noise, gradient
             )
-            for i in range(0, len(x), step)
+            for i in range(0, max(1, len(x)), step)
         ]
         value = np.concatenate([part.value for part in parts])
         if not gradient:
@@ -213,21 +218,18 @@ class Rehearsal:
             z = path.inputs(outcome.inputs)
             mean = outcome.mechanism(z, np.array([draw]))[:, 0]
             lower, upper = bounds(self.region, k, path.state[:, first : first + k])
-            below, above = outcome.law.cdf(
-                np.stack([lower - mean, upper - mean]), z, draw
-            )
+            law = outcome.law.at(z, draw)
+            below, above = law.cdf(lower - mean), law.cdf(upper - mean)
             kept = np.maximum(above - below, 0.0)
             if path.differentiates:
-                ends = np.stack([lower - mean, upper - mean])
-                slope = np.subtract(*outcome.law.density(ends, z, draw))
+                slope = law.density(lower - mean) - law.density(upper - mean)
                 by_input = outcome.mechanism.gradient(z, draw)
                 step = slope[:, None] * path.chain(outcome.inputs, by_input)
                 rise = kept[:, None] * rise + good[:, None] * step
             good *= kept
             if k + 1 < len(self.outcomes):
                 u = below + np.tile(levels[k], path.shape[0]) * kept
-                value = mean + outcome.law.quantile(u, z, draw)
-                path.state[:, first + k] = value
+                path.state[:, first + k] = mean + law.quantile(u)
         return (
             good.reshape(path.shape).mean(axis=1),
             rise.reshape(*path.shape, self.n_actions).mean(axis=1),
@@ -277,7 +279,7 @@ class _Path:
             centre = node.mechanisms[0](z, np.array([draw]))[:, 0]
         else:
             centre = np.repeat(mean, self.shape[1])
-        value = centre + node.law.quantile(u, z, draw)
+        value = centre + node.law.at(z, draw).quantile(u)
         self.state[:, node.columns] = value[:, None]
         if self.tangents is not None and self.tangents[:, node.inputs].any():
             by_input = node.mechanisms[0].gradient(z, draw)

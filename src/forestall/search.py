@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from forestall.arrays import Array
+from forestall.errors import SpecError
 from forestall.rehearsal import Noise, Rehearsal
+
+# The first step of a climb, as a share of the box; longer after a success, shorter
+# after a failure.
+REACH, LONGER, SHORTER = 0.12, 1.3, 0.4
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """The best action of each context, and which of its parts are altered at all."""
+
+    a: Float[Array, "q d_a"]
+    altered: Bool[Array, "q d_a"]
+    score: Float[Array, " q"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,9 +36,8 @@ class Search:
         n_starts: How many of these climb.
         n_steps: How often they do.
         n_draws: Functions drawn to choose with.
-        n_paths: Residuals drawn for each covariate to choose with.
+        n_paths: Residuals drawn for each variable to choose with; a power of two.
         caution: The quantile over the draws by which actions are ranked.
-        seed: What screening points and residuals come from.
     """
 
     n_screened: int = 256
@@ -33,82 +47,147 @@ class Search:
     n_draws: int = 24
     n_paths: int = 16
     caution: float = 0.25
-    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the counts and the quantile."""
+        for name, value in vars(self).items():
+            if name != "caution" and not (isinstance(value, int) and value > 0):
+                raise SpecError(f"Expected {name} above zero and whole; got {value!r}.")
+        if not 0.0 < self.caution < 1.0:
+            raise SpecError(
+                f"Expected caution as a quantile between 0 and 1; got {self.caution!r}."
+            )
 
     def best(
         self,
         system: Rehearsal,
         x: Float[Array, "q d_x"],
-        altered: Bool[Array, " d_a"],
-        lower: Float[Array, " d_a"],
-        upper: Float[Array, " d_a"],
-    ) -> Float[Array, "q d_a"]:
-        """Find the best action of each context."""
-        rng = np.random.default_rng(self.seed)
+        subsets: Sequence[Bool[Array, " d_a"]],
+        box: Box,
+        rng: np.random.Generator,
+    ) -> Chosen:
+        """Find the best action of each context, altering one of the subsets."""
         noise = Noise.drawn(system.n_noises, self.n_paths, self.n_draws, rng)
-        draws = np.arange(1, 1 + self.n_draws)
-        q, d = len(x), len(lower)
-        if q == 0:
-            return np.empty((0, d))
-
-        def judged(a: Array, gradient: bool = False) -> tuple[Array, Array]:
-            """Score actions (q, k, d) and give the direction in which scores rise."""
-            k = a.shape[1]
-            told = system.success(
-                np.repeat(x, k, axis=0),
-                a.reshape(-1, d),
-                altered,
-                draws,
-                noise,
-                gradient=gradient,
+        screened = box.spread(self.n_screened, rng)
+        found = [
+            self._within(_Trial(system, x, altered, noise, self.caution), screened, box)
+            for altered in subsets
+        ]
+        winner = np.argmax([chosen.score for chosen in found], axis=0)
+        rows = np.arange(len(x))
+        return Chosen(
+            *(
+                np.stack([getattr(chosen, name) for chosen in found])[winner, rows]
+                for name in ("a", "altered", "score")
             )
-            score = np.quantile(told.value, self.caution, axis=1).reshape(q, k)
-            if told.gradient is None:
-                return score, np.empty(0)
-            return score, _cautious(told.value, told.gradient).reshape(q, k, d)
+        )
 
-        screened = lower + (upper - lower) * _spread(self.n_screened, d, rng)
-        rough = system.success(
-            np.repeat(x, self.n_screened, axis=0),
-            np.tile(screened, (q, 1)),
-            altered,
-            np.array([0]),
-            noise,
-        ).value.reshape(q, -1)
-        kept = np.argsort(-rough, axis=1)[:, : self.n_kept]
-        a = screened[kept]
-        score, _ = judged(a)
-        top = np.argsort(-score, axis=1)[:, : self.n_starts]
+    def _within(self, trial: _Trial, screened: Float[Array, "m d"], box: Box) -> Chosen:
+        rough = trial.roughly(screened)
+        a = screened[np.argsort(-rough, axis=1)[:, : self.n_kept]]
+        top = np.argsort(-trial.score(a), axis=1)[:, : self.n_starts]
         a = np.take_along_axis(a, top[..., None], axis=1)
-        return self._climb(a, judged, lower, upper)
-
-    def _climb(self, a: Array, judged: object, lower: Array, upper: Array) -> Array:
-        score, rise = judged(a, True)  # type: ignore[operator]
-        reach = np.full(a.shape[:2], 0.12)
+        score, rise = trial.score_and_rise(a)
+        reach = np.full(a.shape[:2], REACH)
         for _ in range(self.n_steps):
-            length = np.abs(rise * (upper - lower)).max(axis=2, keepdims=True)
-            heading = rise * (upper - lower) / np.maximum(length, 1e-12)
-            step = reach[..., None] * heading * (upper - lower)
-            tried = np.clip(a + step, lower, upper)
-            new, slope = judged(tried, True)  # type: ignore[operator]
+            tried = box.step(a, rise, reach)
+            new, slope = trial.score_and_rise(tried)
             better = new > score
             a = np.where(better[..., None], tried, a)
             rise = np.where(better[..., None], slope, rise)
             score = np.maximum(new, score)
-            reach = np.where(better, 1.3 * reach, 0.4 * reach)
+            reach = np.where(better, LONGER * reach, SHORTER * reach)
         winner = score.argmax(axis=1)
-        return a[np.arange(len(a)), winner]
+        rows = np.arange(len(a))
+        altered = np.tile(trial.altered, (len(a), 1))
+        best = np.where(altered, a[rows, winner], box.usual)
+        return Chosen(best, altered, score[rows, winner])
 
 
-def _cautious(value: Float[Array, "p s"], gradient: Float[Array, "p s d"]) -> Array:
-    """Differentiate the mean less two thirds of the deviation over draws."""
-    off = value - value.mean(axis=1, keepdims=True)
-    deviation = np.sqrt((off**2).mean(axis=1)) + 1e-9
-    spread = np.einsum("ps,psd->pd", off, gradient) / value.shape[1]
-    return gradient.mean(axis=1) - 0.67 * spread / deviation[:, None]
+@dataclass(frozen=True, eq=False)
+class Box:
+    """The feasible actions, standardised."""
+
+    lower: Float[Array, " d"]
+    upper: Float[Array, " d"]
+
+    @property
+    def usual(self) -> Float[Array, " d"]:
+        """The feasible action nearest to the mean of history."""
+        return np.clip(0.0, self.lower, self.upper)
+
+    def spread(self, n: int, rng: np.random.Generator) -> Float[Array, "n d"]:
+        """Spread points evenly, one in each slice of each axis."""
+        d = len(self.lower)
+        slices = np.stack([rng.permutation(n) for _ in range(d)], axis=1)
+        return (
+            self.lower + (self.upper - self.lower) * (slices + rng.random((n, d))) / n
+        )
+
+    def step(
+        self,
+        a: Float[Array, "q s d"],
+        rise: Float[Array, "q s d"],
+        reach: Float[Array, "q s"],
+    ) -> Float[Array, "q s d"]:
+        """Go where the score rises, so far that one side of the box is ``reach``."""
+        side = self.upper - self.lower
+        heading = rise * side
+        length = np.abs(heading).max(axis=2, keepdims=True)
+        heading = heading / np.maximum(length, 1e-12)
+        return np.clip(a + reach[..., None] * heading * side, self.lower, self.upper)
 
 
-def _spread(n: int, d: int, rng: np.random.Generator) -> Float[Array, "n d"]:
-    """Spread points evenly over the unit cube, one in each slice of each axis."""
-    slices = np.stack([rng.permutation(n) for _ in range(d)], axis=1)
-    return (slices + rng.random((n, d))) / n
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """Judges actions (q, k, d) for q contexts, with common draws and residuals."""
+
+    system: Rehearsal
+    x: Float[Array, "q d_x"]
+    altered: Bool[Array, " d"]
+    noise: Noise
+    caution: float
+
+    def roughly(self, screened: Float[Array, "m d"]) -> Float[Array, "q m"]:
+        """Judge the same actions for all contexts by the mean functions alone."""
+        a = np.broadcast_to(screened, (len(self.x), *screened.shape))
+        return self._success(a, np.array([0]), False)[0][..., 0]
+
+    def score(self, a: Float[Array, "q k d"]) -> Float[Array, "q k"]:
+        """Rank by a lower quantile, so that ignorance never pays."""
+        value, _ = self._success(a, self._draws, False)
+        return np.quantile(value, self.caution, axis=2)
+
+    def score_and_rise(
+        self, a: Float[Array, "q k d"]
+    ) -> tuple[Float[Array, "q k"], Float[Array, "q k d"]]:
+        """Also say in which direction the mean less some deviation rises."""
+        value, gradient = self._success(a, self._draws, True)
+        off = value - value.mean(axis=2, keepdims=True)
+        deviation = np.sqrt((off**2).mean(axis=2)) + 1e-9
+        widening = (off[..., None] * gradient).mean(axis=2) / deviation[..., None]
+        # For a normal law the quartile lies two thirds of a deviation below the mean.
+        rise = gradient.mean(axis=2) - 0.67 * widening
+        return np.quantile(value, self.caution, axis=2), rise
+
+    @property
+    def _draws(self) -> Array:
+        return np.arange(1, 1 + self.noise.n_worlds)
+
+    def _success(
+        self, a: Float[Array, "q k d"], draws: Array, gradient: bool
+    ) -> tuple[Array, Array]:
+        q, k, d = a.shape
+        told = self.system.success(
+            np.repeat(self.x, k, axis=0),
+            a.reshape(-1, d),
+            self.altered,
+            draws,
+            self.noise,
+            gradient=gradient,
+        )
+        slopes = np.empty(0) if told.gradient is None else told.gradient
+        shape = (q, k, len(draws))
+        return told.value.reshape(shape), slopes.reshape(
+            (*shape, d) if gradient else (0,)
+        )

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from forestall.arrays import Array
-from forestall.decisions import Assessment
+from forestall.decisions import Assessment, Decisions
 from forestall.encoding import Categorical
+from forestall.errors import SpecError, nearest
 from forestall.identify import Criterion
 from forestall.law import Law
 from forestall.mechanism import Mechanism
@@ -18,8 +21,8 @@ from forestall.method import Method, Policy
 from forestall.observations import Observations, good_records
 from forestall.problem import Problem
 from forestall.rehearsal import Node, Noise, Outcome, Rehearsal
-from forestall.search import Search
-from forestall.select import choose
+from forestall.search import Box, Search
+from forestall.select import Choice, choose
 from forestall.support import Horizon, Support
 
 
@@ -27,19 +30,23 @@ from forestall.support import Horizon, Support
 class StagedRehearsal(Method):
     """The sequential formula along the order, or the parents when there is a graph.
 
+    Nothing has to be tuned. Four switches take a part away, to see what it is worth.
+
     Args:
         search: How the best action is looked for.
         n_draws: Functions drawn to report what is chosen, beside those to choose.
-        n_paths: Residuals drawn for each covariate to report.
-        recentred: Let residuals, not values, follow the local law (ablation).
-        epistemic: Carry what the records leave unknown (ablation).
-        relevance: Give every variable a width of its own (ablation).
+        n_paths: Residuals drawn for each variable to report; a power of two.
+        recentred: Learn a mean first and the law around it, not the law alone.
+        local_laws: Let the law change with the inputs.
+        epistemic: Carry what the records leave unknown.
+        relevance: Give every variable a width of its own.
         seed: What the draws come from.
     """
 
     search: Search = field(default_factory=Search)
     n_draws: int = 64
     n_paths: int = 64
+    recentred: bool = True
     local_laws: bool = True
     epistemic: bool = True
     relevance: bool = True
@@ -53,12 +60,21 @@ class StagedRehearsal(Method):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class StagedPolicy(Policy):
-    """A fitted system of mechanisms."""
+    """A fitted system of mechanisms.
+
+    Args:
+        method: The hyperparameters.
+        data: The records, standardised.
+        system: The mechanisms, in order.
+        joint: The density of contexts and actions together.
+        subsets: Which actions may be altered together.
+    """
 
     method: StagedRehearsal
     data: Observations
     system: Rehearsal
     joint: Support
+    subsets: tuple[tuple[bool, ...], ...]
 
     @classmethod
     def fitted(
@@ -73,12 +89,32 @@ class StagedPolicy(Policy):
             data=data,
             system=_Builder(method, problem, data).system(),
             joint=Support.of(np.concatenate([data.x, data.a], axis=1)),
+            subsets=((True,) * len(problem.actions),),
         )
 
     @property
     def criterion(self) -> Criterion:
         """The sequential criterion."""
         return self.identification.sequential
+
+    def recommend(
+        self,
+        contexts: Any,
+        *,
+        only: Sequence[str] | None = None,
+        at_most: int | None = None,
+    ) -> Decisions:
+        """Choose an action for each row of ``contexts``.
+
+        Args:
+            contexts: A table of contexts, or one mapping of names to values.
+            only: The actions that may be altered; the others keep their natural course.
+            at_most: How many of them may be altered together.
+        """
+        if only is None and at_most is None:
+            return super().recommend(contexts)
+        subsets = _subsets(tuple(self.problem.actions), only, at_most)
+        return Policy.recommend(replace(self, subsets=subsets), contexts)
 
     def for_region(self, desired: Any) -> StagedPolicy:
         """Ask for another desired region, without fitting anew."""
@@ -93,13 +129,17 @@ class StagedPolicy(Policy):
         self, x: Float[Array, "q d_x"], a: Float[Array, "q d_a"] | None
     ) -> Assessment:
         """Choose on one set of draws, report on another."""
-        everything = np.ones(self.system.n_actions, dtype=bool)
+        everything = np.ones((len(x), self.system.n_actions), dtype=bool)
         if a is None:
-            lower, upper = self.schema.lower, self.schema.upper
-            a = self.method.search.best(self.system, x, everything, lower, upper)
-        draws, noise = self._report()
-        under = self.system.success(x, a, everything, draws, noise).value
-        natural = self.system.success(x, a, ~everything, draws, noise).value
+            subsets = [np.array(subset) for subset in self.subsets]
+            box = Box(self.schema.lower, self.schema.upper)
+            rng = np.random.default_rng([self.method.seed, 1])
+            chosen = self.method.search.best(self.system, x, subsets, box, rng)
+            a, altered = chosen.a, chosen.altered
+        else:
+            altered = everything
+        under = self._reported(x, a, altered)
+        natural = self._reported(x, a, ~everything)
         joint = np.concatenate([x, a], axis=1)
         return Assessment(
             a,
@@ -110,18 +150,53 @@ class StagedPolicy(Policy):
             np.quantile(under - natural, 0.05, axis=1),
             self.joint.score(joint),
             self.joint.extrapolates(joint),
+            altered,
         )
 
-    def _report(self) -> tuple[Int[Array, " s"], Noise]:
+    def _reported(
+        self,
+        x: Float[Array, "q d_x"],
+        a: Float[Array, "q d_a"],
+        altered: Bool[Array, "q d_a"],
+    ) -> Float[Array, "q s"]:
+        """Rehearse with the draws that had no part in choosing."""
         n_draws = self.method.n_draws
         first = 1 + self.method.search.n_draws
         draws = np.arange(first, first + n_draws)
         if not self.method.epistemic:
             draws = np.zeros(n_draws, dtype=int)
-        rng = np.random.default_rng([self.method.seed, 1])
-        return draws, Noise.drawn(
-            self.system.n_noises, self.method.n_paths, n_draws, rng
-        )
+        rng = np.random.default_rng([self.method.seed, 2])
+        noise = Noise.drawn(self.system.n_noises, self.method.n_paths, n_draws, rng)
+        out = np.empty((len(x), n_draws))
+        for subset in np.unique(altered, axis=0):
+            rows = (altered == subset).all(axis=1)
+            told = self.system.success(x[rows], a[rows], subset, draws, noise)
+            out[rows] = told.value
+        return out
+
+
+def _subsets(
+    actions: tuple[str, ...], only: Sequence[str] | None, at_most: int | None
+) -> tuple[tuple[bool, ...], ...]:
+    """List which actions may be altered together."""
+    allowed = actions if only is None else tuple(only)
+    for name in allowed:
+        if name not in actions:
+            raise SpecError(
+                f"Expected only= to name actions ({', '.join(actions)}); got {name!r}."
+                f"{nearest(name, actions)}"
+            )
+    if not allowed:
+        raise SpecError("Expected at least one action in only=; got none.")
+    if at_most is not None and not (isinstance(at_most, int) and at_most > 0):
+        raise SpecError(f"Expected at_most above zero and whole; got {at_most!r}.")
+    if at_most is None or at_most >= len(allowed):
+        return (tuple(name in allowed for name in actions),)
+    return tuple(
+        tuple(name in together for name in actions)
+        for size in range(1, at_most + 1)
+        for together in combinations(allowed, size)
+    )
 
 
 class _Builder:
@@ -135,7 +210,9 @@ class _Builder:
         self.n_draws = method.search.n_draws + method.n_draws
         schema = data.schema
         blocks = ((schema.context, data.x), (schema.covariates, data.u))
-        self.state = np.concatenate([data.x, data.u, data.a, data.y], axis=1)
+        state = np.concatenate([data.x, data.u, data.a, data.y], axis=1)
+        # Sorted, so that the draws do not depend on the order of the records.
+        self.state = state[np.lexsort(state.T)]
         self.columns: dict[str, slice] = {}
         start = 0
         for block in (schema.context, schema.covariates, schema.actions):
@@ -194,9 +271,9 @@ class _Builder:
         inputs = self._inputs(tuple(self.problem.outcomes))
         first = self.state.shape[1] - len(self.problem.outcomes)
         outcomes = []
-        for k, y in enumerate(self.data.y.T):
+        for k in range(len(self.problem.outcomes)):
             before = np.concatenate([inputs, np.arange(first, first + k)])
-            mechanism = self._mechanism(before, y)
+            mechanism = self._mechanism(before, self.state[:, first + k])
             outcomes.append(Outcome(before, mechanism, self._law(before, mechanism)))
         return tuple(outcomes)
 
@@ -204,7 +281,10 @@ class _Builder:
         z = self.state[:, inputs]
         groups = self._groups(inputs)
         y = (v - v.mean()) / (v.std() or 1.0)
-        choice = choose(z, y, groups, share_widths=not self.method.relevance)
+        if self.method.recentred:
+            choice = choose(z, y, groups, share_widths=not self.method.relevance)
+        else:
+            choice = Choice(1e-12, 1e-12, 1e-12, 1.0, np.ones(z.shape[1]))
         return Mechanism.of(z, v, choice, self.n_draws, self.rng)
 
     def _law(self, inputs: Int[Array, " d"], mechanism: Mechanism) -> Law:

@@ -1,0 +1,388 @@
+"""How well each mechanism was learned: left-out error, calibration, what matters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from forestall.arrays import Array
+from forestall.encoding import Block
+from forestall.law import Law
+from forestall.mechanism import Mechanism, polynomials
+from forestall.observations import Observations
+from forestall.overlap import Part, parts_of, thirds
+from forestall.rehearsal import Rehearsal
+from forestall.simulate import cumulated
+
+# An input that moves less than this share of the mean's variance is irrelevant.
+IRRELEVANT = 0.01
+# A law is learned less sharply than a mean: of its variation more than this must move.
+MOVES_LAW = 0.1
+# A law whose quantiles vary by less than this share of its width does not change.
+CHANGES = 0.1
+QUANTILES = (0.1, 0.3, 0.5, 0.7, 0.9)
+# An input that the other inputs explain to this share cannot be told from them.
+DETERMINED = 0.9
+# A mean of which this share is linear is called linear; and so for curved.
+SHAPED = 0.98
+CENTRAL = 0.9
+# Parts of the records smaller than this are not judged; those judged are called odd
+# where chance would make them so once in 15,000 times.
+JUDGED, ODD = 30, 4.0
+# Records and permutations that settle what matters.
+RECORDS, PERMUTATIONS = 500, 4
+SHAPES = ("constant", "linear", "curved", "bends")
+
+
+@dataclass(frozen=True)
+class Input:
+    """What one input does to a mechanism.
+
+    Args:
+        name: The input.
+        mean: The share of the fitted mean's variance that it moves.
+        law: The share of the variance of its law's quantiles that it moves.
+        determined: How far the other inputs explain it, linearly.
+    """
+
+    name: str
+    mean: float
+    law: float
+    determined: float
+
+    @property
+    def irrelevant(self) -> bool:
+        """Whether the mechanism hardly changes with it."""
+        return self.mean < IRRELEVANT and self.law < MOVES_LAW
+
+
+@dataclass(frozen=True)
+class Misjudged:
+    """Records among which the law is too wide or too narrow.
+
+    Args:
+        where: Which records.
+        records: How many they are.
+        inside: The share of them in the central 90 % of the law.
+    """
+
+    where: str
+    records: int
+    inside: float
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How well one mechanism was learned, by records left out.
+
+    Args:
+        name: The variable.
+        role: Its role in the problem.
+        explained: The share of its variance that is predicted (left-out R squared).
+        deviation: The standard deviation of what is not, in the user's unit; ``None``
+            for a category.
+        inside: The share of records in the central 90 % of the law given the inputs.
+        distance: How far their levels are from uniform (Kolmogorov and Smirnov).
+        misjudged: Where the law is most clearly too wide or too narrow, if anywhere.
+        shape: ``"constant"``, ``"linear"``, ``"curved"`` or ``"bends"``.
+        law_changes: Whether the law changes with the inputs, beside its mean.
+        inputs: What each input does.
+    """
+
+    name: str
+    role: str
+    explained: float
+    deviation: float | None
+    inside: float
+    distance: float
+    misjudged: Misjudged | None
+    shape: str
+    law_changes: bool
+    inputs: tuple[Input, ...]
+
+    @property
+    def relevant(self) -> tuple[str, ...]:
+        """The inputs that move its mean, the strongest first."""
+        ordered = sorted(self.inputs, key=lambda each: -each.mean)
+        return tuple(each.name for each in ordered if each.mean >= IRRELEVANT)
+
+    @property
+    def movers(self) -> tuple[str, ...]:
+        """The inputs that change its law beside its mean."""
+        return tuple(each.name for each in self.inputs if each.law >= MOVES_LAW)
+
+    @property
+    def irrelevant(self) -> tuple[str, ...]:
+        """The inputs that do neither."""
+        return tuple(each.name for each in self.inputs if each.irrelevant)
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """One mechanism beside the records it was learned from, in standard units.
+
+    Args:
+        name: The variable.
+        role: Its role in the problem.
+        z: The inputs.
+        values: The variable; a column for each level of a category.
+        mechanisms: Its mean, or the share of each level.
+        law: How it strays; ``None`` for a category.
+        scale: What one standard unit is in the user's.
+        groups: The columns of each input variable.
+        parts: The records split by each input.
+    """
+
+    name: str
+    role: str
+    z: Float[Array, "n d"]
+    values: Float[Array, "n k"]
+    mechanisms: tuple[Mechanism, ...]
+    law: Law | None
+    scale: float
+    groups: dict[str, Int[Array, " g"]]
+    parts: tuple[Part, ...]
+
+    @cached_property
+    def residuals(self) -> Float[Array, "n k"]:
+        """What the other records do not predict."""
+        return np.stack([m.residuals for m in self.mechanisms], axis=1)
+
+    @cached_property
+    def levels(self) -> Float[Array, " n"]:
+        """Where in its law each left-out record lies, 0 to 1: uniform when right."""
+        if self.law is not None:
+            return self.law.at(self.z, 0).cdf(self.residuals[:, 0])
+        # A category has steps; a random place within its step is uniform, too.
+        above = cumulated(self.values - self.residuals)
+        below = np.concatenate([np.zeros((len(above), 1)), above[:, :-1]], axis=1)
+        own = self.values.argmax(axis=1)[:, None]
+        low, high = (np.take_along_axis(v, own, 1)[:, 0] for v in (below, above))
+        return low + np.random.default_rng(0).random(len(low)) * (high - low)
+
+    def means(self, z: Float[Array, "m d"]) -> Float[Array, "m k"]:
+        """Evaluate the fitted means."""
+        zero = np.array([0])
+        return np.concatenate([m(z, zero) for m in self.mechanisms], axis=1)
+
+    def fit(self) -> Fit:
+        """Say how well it was learned."""
+        explained = self._explained()
+        inside = np.abs(self.levels - 0.5) <= CENTRAL / 2
+        deviation = float(self.residuals.std()) * self.scale
+        return Fit(
+            self.name,
+            self.role,
+            explained,
+            None if self.law is None else deviation,
+            float(inside.mean()),
+            distance_from_uniform(self.levels),
+            self._misjudged(inside),
+            max((_shape(m, self.z) for m in self.mechanisms), key=SHAPES.index),
+            self._law_changes(),
+            self._inputs(explained),
+        )
+
+    def odd_part(self) -> Part | None:
+        """Find the records for which the law is most clearly wrong, if any."""
+        inside = np.abs(self.levels - 0.5) <= CENTRAL / 2
+        big = [part for part in self.parts if part.rows.sum() >= JUDGED]
+        oddness = [_oddness(inside[part.rows]) for part in big]
+        if not big or max(oddness) < ODD:
+            return None
+        return big[int(np.argmax(oddness))]
+
+    def _misjudged(self, inside: Array) -> Misjudged | None:
+        part = self.odd_part()
+        if part is None:
+            return None
+        count = int(part.rows.sum())
+        return Misjudged(part.where, count, float(inside[part.rows].mean()))
+
+    def _explained(self) -> float:
+        n = len(self.values)
+        mean_only = (self.values - self.values.mean(axis=0)) * n / max(n - 1, 1)
+        whole = float((mean_only**2).sum())
+        return 1.0 - float((self.residuals**2).sum()) / whole if whole else 0.0
+
+    def _inputs(self, explained: float) -> tuple[Input, ...]:
+        rows = np.linspace(0, len(self.z) - 1, min(len(self.z), RECORDS)).astype(int)
+        z = self.z[rows]
+        # A mean that predicts nothing is moved by nothing that could matter.
+        predicts, changes = explained >= IRRELEVANT, self._law_changes()
+        return tuple(
+            Input(
+                name,
+                moved(self.means, z, columns) if predicts else 0.0,
+                moved(self._quantiles, z, columns) if changes else 0.0,
+                _determined(z, columns),
+            )
+            for name, columns in self.groups.items()
+        )
+
+    def _law_changes(self) -> bool:
+        if self.law is None:
+            return False
+        quantiles = self._quantiles(self.z)
+        width = float((quantiles[:, -1] - quantiles[:, 0]).mean())
+        return float(quantiles.std(axis=0).max()) > CHANGES * width
+
+    def _quantiles(self, z: Float[Array, "m d"]) -> Float[Array, "m q"]:
+        assert self.law is not None
+        at = self.law.at(z, 0)
+        return np.stack([at.quantile(np.full(len(z), u)) for u in QUANTILES], axis=1)
+
+
+def learned(system: Rehearsal, data: Observations) -> tuple[Learned, ...]:
+    """Put every mechanism beside its records."""
+    return _Reader(system, data).all()
+
+
+class _Reader:
+    """Knows what stands in which column of the state."""
+
+    def __init__(self, system: Rehearsal, data: Observations) -> None:
+        self.system, self.data, schema = system, data, data.schema
+        self.state = np.concatenate([data.x, data.u, data.a, data.y], axis=1)
+        roles = ("context", "covariates", "actions", "outcomes")
+        self.columns: dict[str, Int[Array, " g"]] = {}
+        self.parts: dict[str, tuple[Part, ...]] = {}
+        self.scales: dict[str, float] = {}
+        start = 0
+        for role in roles:
+            block: Block = getattr(schema, role)
+            for column in block.columns:
+                place = np.arange(start, start + column.width)
+                start += column.width
+                self.columns[column.name] = place
+                alone = Block((column,))
+                self.parts[column.name] = parts_of(alone, self.state[:, place])
+                self.scales[column.name] = float(alone.scales[0])
+
+    def all(self) -> tuple[Learned, ...]:
+        found = [
+            self._learned(
+                node.name,
+                "covariate" if node.action is None else "action",
+                node.inputs,
+                node.mechanisms,
+                node.law,
+            )
+            for node in self.system.nodes
+        ]
+        names = self.data.schema.outcomes.names
+        for name, outcome in zip(names, self.system.outcomes, strict=True):
+            one = (outcome.mechanism,)
+            found.append(
+                self._learned(name, "outcome", outcome.inputs, one, outcome.law)
+            )
+        return tuple(found)
+
+    def _learned(
+        self,
+        name: str,
+        role: str,
+        inputs: Int[Array, " d"],
+        mechanisms: tuple[Mechanism, ...],
+        law: Law | None,
+    ) -> Learned:
+        place = {int(column): k for k, column in enumerate(inputs)}
+        groups = {
+            v: np.array([place[c] for c in columns.tolist()])
+            for v, columns in self.columns.items()
+            if int(columns[0]) in place
+        }
+        values = self.state[:, self.columns[name]]
+        parts = [part for v in groups for part in self.parts[v]]
+        if law is not None:
+            predicted = values[:, 0] - mechanisms[0].residuals
+            parts += thirds(f"predicted {name}", self._in_units(name, predicted))
+        return Learned(
+            name,
+            role,
+            self.state[:, inputs],
+            values,
+            mechanisms,
+            law,
+            self.scales[name],
+            groups,
+            tuple(parts),
+        )
+
+    def _in_units(self, name: str, values: Float[Array, " n"]) -> Float[Array, " n"]:
+        schema = self.data.schema
+        for block in (schema.covariates, schema.actions, schema.outcomes):
+            if name in block.names:
+                k = block.slices[name].start
+                return block.means[k] + block.scales[k] * values
+        return values
+
+
+def moved(
+    function: Callable[[Array], Array],
+    z: Float[Array, "m d"],
+    columns: Int[Array, " g"],
+) -> float:
+    """The share of a function's variance that some inputs move.
+
+    Half the mean square by which it changes when they are permuted among the records:
+    for independent inputs, the total index of Sobol.
+    """
+    before = function(z)
+    variance = before.var(axis=0).sum()
+    if variance < 1e-12:
+        return 0.0
+    rng = np.random.default_rng(0)
+    changes = []
+    for _ in range(PERMUTATIONS):
+        other = z.copy()
+        other[:, columns] = z[rng.permutation(len(z))][:, columns]
+        changes.append(((function(other) - before) ** 2).mean(axis=0).sum())
+    return float(np.mean(changes) / (2 * variance))
+
+
+def distance_from_uniform(levels: Float[Array, " n"]) -> float:
+    """The largest distance of the share below a level from that level."""
+    ordered, n = np.sort(levels), len(levels)
+    steps = np.arange(n + 1) / n
+    return float(max((ordered - steps[:-1]).max(), (steps[1:] - ordered).max()))
+
+
+def _oddness(inside: Array) -> float:
+    chance = np.sqrt(CENTRAL * (1 - CENTRAL) / len(inside))
+    return abs(float(inside.mean()) - CENTRAL) / float(chance)
+
+
+def _shape(mechanism: Mechanism, z: Float[Array, "n d"]) -> str:
+    """Name the simplest family that holds nearly all of the fitted mean."""
+    mean = mechanism(z, np.array([0]))[:, 0]
+    if mean.var() < 1e-3 * mechanism.scale**2:
+        return "constant"
+    if _held(polynomials(z, 1), mean) >= SHAPED:
+        return "linear"
+    if not len(mechanism.centres):
+        return "curved"
+    squares = polynomials(z, 2)
+    few = squares.shape[1] <= len(z) / 4
+    return "curved" if few and _held(squares, mean) >= SHAPED else "bends"
+
+
+def _determined(z: Float[Array, "m d"], columns: Int[Array, " g"]) -> float:
+    rest = np.delete(z, columns, axis=1)
+    basis = np.concatenate([np.ones((len(z), 1)), rest], axis=1)
+    if not rest.shape[1] or basis.shape[1] > len(z) / 4:
+        return 0.0
+    return min(_held(basis, z[:, c]) for c in columns)
+
+
+def _held(basis: Float[Array, "n p"], v: Float[Array, " n"]) -> float:
+    """The share of the variance of ``v`` that a linear fit holds."""
+    variance = v.var()
+    if variance < 1e-12:
+        return 0.0
+    fitted = basis @ np.linalg.lstsq(basis, v, rcond=None)[0]
+    return float(1.0 - ((v - fitted) ** 2).mean() / variance)

@@ -1,0 +1,219 @@
+"""Selection, mechanisms and laws, each against what it stands for."""
+
+import numpy as np
+import pytest
+from scipy.optimize import check_grad
+from scipy.stats import kstest
+
+from forestall.law import Law, ridge_if_it_helps
+from forestall.mechanism import Mechanism, polynomials
+from forestall.select import Choice, Likelihood, choose
+
+DRAWS = np.arange(65)
+
+
+def standardised(v):
+    return (v - v.mean()) / v.std()
+
+
+@pytest.fixture(scope="module")
+def curved():
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(500, 3))
+    truth = np.sin(2 * z[:, 0]) + z[:, 1] ** 2
+    return z, truth, truth + 0.3 * rng.normal(size=500)
+
+
+@pytest.fixture(scope="module")
+def fitted(curved):
+    z, _, v = curved
+    choice = choose(z, standardised(v), np.arange(3))
+    return Mechanism.of(z, v, choice, 64, np.random.default_rng(1))
+
+
+def test_the_likelihood_is_that_of_a_gaussian_process(rng):
+    z, y = rng.normal(size=(30, 2)), rng.normal(size=30)
+    theta = np.array([-0.3, -2.0, -0.5, -1.0, 0.2, 0.5])
+    linear, quadratic, smooth, noise = np.exp(theta[:4])
+    widths = np.exp(theta[4:])
+    K = np.array(
+        [
+            [
+                linear * (1 + p @ q)
+                + quadratic * (p @ q) ** 2
+                + smooth * np.exp(-0.5 * (((p - q) / widths) ** 2).sum())
+                for q in z
+            ]
+            for p in z
+        ]
+    ) + (noise + 1e-8) * np.eye(30)
+    slow = 0.5 * y @ np.linalg.inv(K) @ y + 0.5 * np.linalg.slogdet(K)[1]
+    likelihood = Likelihood.of(z, y, np.array([0, 1]))
+    other = theta + 0.1
+    without_beliefs = [
+        likelihood(t)[0] - likelihood._believed(t, 0.0, np.zeros(6))[0]
+        for t in (theta, other)
+    ]
+    assert without_beliefs[0] == pytest.approx(slow, abs=1e-8)
+    assert without_beliefs[1] != pytest.approx(slow, abs=1e-3)
+
+
+def test_the_gradient_of_the_likelihood_is_right(rng):
+    z, y = rng.normal(size=(40, 3)), rng.normal(size=40)
+    likelihood = Likelihood.of(z, y, np.array([0, 1, 1]))
+    theta = np.array([-0.3, -2.0, -0.5, -1.0, 0.2, 0.5])
+    error = check_grad(lambda t: likelihood(t)[0], lambda t: likelihood(t)[1], theta)
+    assert error < 1e-4
+
+
+def test_an_irrelevant_input_gets_a_wide_width(fitted):
+    widths = fitted.choice.widths
+    assert widths[0] < 2
+    assert widths[2] > 4 * widths[0]
+
+
+def test_a_linear_world_needs_no_bends(rng):
+    z = rng.normal(size=(400, 3))
+    v = z @ np.array([1.0, -2.0, 0.5]) + 0.3 * rng.normal(size=400)
+    choice = choose(z, standardised(v), np.arange(3))
+    assert choice.smooth < 1e-3
+    assert choice.quadratic < 1e-3
+    assert choice.noise == pytest.approx(0.09 / v.var(), rel=0.2)
+
+
+def test_selection_is_deterministic(curved):
+    z, _, v = curved
+    first, second = (choose(z, standardised(v), np.arange(3)) for _ in range(2))
+    assert np.array_equal(first.widths, second.widths)
+
+
+def test_the_mean_is_near_the_truth_and_the_draws_cover_it(fitted):
+    rng = np.random.default_rng(7)
+    z = rng.normal(size=(400, 3)) * 0.8
+    truth = np.sin(2 * z[:, 0]) + z[:, 1] ** 2
+    values = fitted(z, DRAWS)
+    assert np.sqrt(np.mean((values[:, 0] - truth) ** 2)) < 0.15
+    lower, upper = np.quantile(values[:, 1:], [0.05, 0.95], axis=1)
+    assert 0.85 <= np.mean((lower <= truth) & (truth <= upper)) <= 1.0
+
+
+def test_the_mean_equals_the_exact_gaussian_process(curved):
+    z, _, v = curved
+    choice = Choice(0.5, 0.1, 0.8, 0.05, np.array([3.0, 3.0, 6.0]))
+    mechanism = Mechanism.of(z, v, choice, 4, np.random.default_rng(0))
+
+    def kernel(p, q):
+        dot = p @ q.T
+        squares = (((p[:, None] - q[None]) / choice.widths) ** 2).sum(axis=2)
+        trend = choice.linear * (1 + dot) + choice.quadratic * dot**2
+        return trend + choice.smooth * np.exp(-0.5 * squares)
+
+    y = (v - v.mean()) / v.std()
+    alpha = np.linalg.solve(kernel(z, z) + choice.noise * np.eye(len(z)), y)
+    points = np.random.default_rng(3).uniform(-1.5, 1.5, size=(50, 3))
+    exact = v.mean() + v.std() * kernel(points, z) @ alpha
+    np.testing.assert_allclose(mechanism(points, DRAWS[:1])[:, 0], exact, atol=0.06)
+
+
+def test_draws_spread_out_away_from_the_records(fitted):
+    near, far = np.zeros((1, 3)), np.full((1, 3), 6.0)
+    spread = [fitted(z, DRAWS[1:]).std() for z in (near, far)]
+    assert spread[1] > 5 * spread[0]
+
+
+def test_a_trend_continues_where_there_are_no_records(rng):
+    z = rng.normal(size=(400, 1))
+    v = 2 * z[:, 0] + 0.1 * rng.normal(size=400)
+    choice = choose(z, standardised(v), np.array([0]))
+    mechanism = Mechanism.of(z, v, choice, 8, rng)
+    assert mechanism(np.array([[8.0]]), DRAWS[:1])[0, 0] == pytest.approx(16, abs=1.5)
+
+
+@pytest.mark.parametrize("draw", [0, 5])
+def test_a_mechanism_differentiates_its_draws(fitted, draw, rng):
+    z = rng.normal(size=(20, 3))
+    slopes = fitted.gradient(z, draw)
+    for j, step in enumerate(1e-5 * np.eye(3)):
+        ends = [fitted(z + s * step, np.array([draw]))[:, 0] for s in (1, -1)]
+        np.testing.assert_allclose(slopes[:, j], (ends[0] - ends[1]) / 2e-5, atol=1e-5)
+
+
+def test_residuals_have_the_variance_of_the_noise(fitted):
+    assert fitted.residuals.std() == pytest.approx(0.3, rel=0.1)
+
+
+def test_polynomials_span_the_square_of_the_product(rng):
+    z = rng.normal(size=(6, 3))
+    phi = polynomials(z, 2)[:, 4:]
+    np.testing.assert_allclose(phi @ phi.T, (z @ z.T) ** 2, atol=1e-10)
+
+
+def pit(law, z, residuals):
+    return law.at(z, 0).cdf(residuals)
+
+
+LAWS = {
+    "plain": lambda rng, z: rng.normal(size=len(z)),
+    "skewed": lambda rng, z: rng.exponential(size=len(z)) - 1,
+    "loud": lambda rng, z: np.exp(0.8 * z[:, 0]) * rng.normal(size=len(z)),
+    "two modes": lambda rng, z: (
+        np.where(rng.random(len(z)) < 1 / (1 + np.exp(-3 * z[:, 1])), 1.0, -1.0)
+        + 0.2 * rng.normal(size=len(z))
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", LAWS)
+def test_fresh_residuals_are_uniform_under_the_learned_law(kind):
+    rng = np.random.default_rng(3)
+    z, fresh = rng.normal(size=(1000, 2)), rng.normal(size=(1000, 2))
+    law = Law.of(z, LAWS[kind](rng, z), 8, rng)
+    levels = pit(law, fresh, LAWS[kind](rng, fresh))
+    assert kstest(levels, "uniform").statistic < 0.07
+    loud = fresh[:, 0] > 0.8
+    inside = np.mean((levels[loud] > 0.05) & (levels[loud] < 0.95))
+    assert 0.8 < inside < 0.98
+
+
+def test_a_law_that_does_not_change_is_left_alone():
+    rng = np.random.default_rng(5)
+    found = 0
+    for _ in range(10):
+        z = rng.normal(size=(300, 2))
+        law = Law.of(z, rng.normal(size=300), 2, rng)
+        found += law.spread is not None and np.ptp(law.spread(z, 0)) > 0.5
+    assert found <= 2
+
+
+@pytest.mark.parametrize("kind", LAWS)
+def test_quantiles_and_shares_are_inverse(kind, rng):
+    z = rng.normal(size=(400, 2))
+    law = Law.of(z, LAWS[kind](rng, z), 4, rng).at(z[:50], 2)
+    u = rng.uniform(0.05, 0.95, 50)
+    np.testing.assert_allclose(law.cdf(law.quantile(u)), u, atol=0.02)
+    t = law.quantile(u)
+    assert (law.density(t) >= 0).all()
+    assert (law.cdf(t + 0.1) >= law.cdf(t)).all()
+
+
+def test_away_from_the_records_the_law_is_that_of_all_residuals(rng):
+    z = rng.normal(size=(500, 2))
+    law = Law.of(z, LAWS["loud"](rng, z), 2, rng)
+    far = law.at(np.full((3, 2), 50.0), 0)
+    assert np.array_equal(far.spread, np.ones(3))
+
+
+def test_draws_of_a_law_differ_by_about_as_much_as_resamples_do(rng):
+    z = rng.normal(size=(400, 1))
+    law = Law.of(z, rng.normal(size=400), 64, rng, local=False)
+    middle = [law.at(z[:1], s).cdf(np.zeros(1))[0] for s in range(1, 65)]
+    assert np.std(middle) == pytest.approx(0.5 / np.sqrt(400), rel=0.4)
+
+
+def test_a_ridge_that_does_not_help_is_none(rng):
+    Psi = rng.normal(size=(200, 5))
+    assert ridge_if_it_helps(Psi, (Psi[:, :1] + 0.1)) is not None
+    helped = sum(
+        ridge_if_it_helps(Psi, rng.normal(size=(200, 1))) is not None for _ in range(10)
+    )
+    assert helped < 10
