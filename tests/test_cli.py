@@ -152,6 +152,32 @@ def test_check_as_json_holds_what_the_records_say(files, history):
     assert report["identification"]["adjusted"] == ["industry_stability"]
 
 
+def test_a_deep_check_adds_mechanisms_contexts_and_what_would_help(tmp_path, history):
+    problem = tasks.get("bank").problem.to_file(tmp_path / "problem.toml")
+    some = {name: column[:120] for name, column in history.items()}
+    table = write_csv(tmp_path / "some.csv", some)
+    result = invoke("check", problem, table, "--deep")
+    assert result.exit_code == 0, result.output
+    for expected in (
+        "120 complete records",
+        "Mechanisms, by records left out",
+        "interest_rate        action",
+        "By how much each moves the probability of a good outcome",
+        "What would help most",
+        "Usable",
+    ):
+        assert expected in result.stdout
+    told = json.loads(invoke("check", problem, table, "--deep", "--json").stdout)
+    assert told["records"] == told["diagnostics"]["records"] == 120
+    names = [each["name"] for each in told["diagnostics"]["mechanisms"]]
+    assert names == ["industry_stability", "interest_rate", "repayment_rate", "roi"]
+    assert told["diagnostics"]["advice"]
+
+
+def test_a_quick_check_does_not_fit(files):
+    assert "diagnostics" not in json.loads(invoke("check", *files, "--json").stdout)
+
+
 def test_check_counts_levels_and_dropped_records(tmp_path, history):
     sector = np.where(history["credit_score"] < 0.3, "farm", "shop")
     columns = {**history, "sector": sector}

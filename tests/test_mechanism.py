@@ -33,13 +33,14 @@ def fitted(curved):
 
 def test_the_likelihood_is_that_of_a_gaussian_process(rng):
     z, y = rng.normal(size=(30, 2)), rng.normal(size=30)
-    theta = np.array([-0.3, -2.0, -0.5, -1.0, 0.2, 0.5])
-    linear, quadratic, smooth, noise = np.exp(theta[:4])
-    widths = np.exp(theta[4:])
+    theta = np.array([-2.0, -0.5, -1.0, -0.3, 0.4, 0.2, 0.5])
+    quadratic, smooth, noise = np.exp(theta[:3])
+    slopes, widths = np.exp(theta[3:5]), np.exp(theta[5:])
     K = np.array(
         [
             [
-                linear * (1 + p @ q)
+                1
+                + (slopes * p) @ q
                 + quadratic * (p @ q) ** 2
                 + smooth * np.exp(-0.5 * (((p - q) / widths) ** 2).sum())
                 for q in z
@@ -48,10 +49,10 @@ def test_the_likelihood_is_that_of_a_gaussian_process(rng):
         ]
     ) + (noise + 1e-8) * np.eye(30)
     slow = 0.5 * y @ np.linalg.inv(K) @ y + 0.5 * np.linalg.slogdet(K)[1]
-    likelihood = Likelihood.of(z, y, np.array([0, 1]))
+    likelihood = Likelihood(z, y, np.array([0, 1]))
     other = theta + 0.1
     without_beliefs = [
-        likelihood(t)[0] - likelihood._believed(t, 0.0, np.zeros(6))[0]
+        likelihood(t)[0] - likelihood._believed(t, 0.0, np.zeros(7))[0]
         for t in (theta, other)
     ]
     assert without_beliefs[0] == pytest.approx(slow, abs=1e-8)
@@ -60,8 +61,8 @@ def test_the_likelihood_is_that_of_a_gaussian_process(rng):
 
 def test_the_gradient_of_the_likelihood_is_right(rng):
     z, y = rng.normal(size=(40, 3)), rng.normal(size=40)
-    likelihood = Likelihood.of(z, y, np.array([0, 1, 1]))
-    theta = np.array([-0.3, -2.0, -0.5, -1.0, 0.2, 0.5])
+    likelihood = Likelihood(z, y, np.array([0, 1, 1]))
+    theta = np.array([-2.0, -0.5, -1.0, -0.3, 0.4, 0.2, 0.5])
     error = check_grad(lambda t: likelihood(t)[0], lambda t: likelihood(t)[1], theta)
     assert error < 1e-4
 
@@ -79,6 +80,17 @@ def test_a_linear_world_needs_no_bends(rng):
     assert choice.smooth < 1e-3
     assert choice.quadratic < 1e-3
     assert choice.noise == pytest.approx(0.09 / v.var(), rel=0.2)
+
+
+def test_a_slope_that_does_not_matter_is_let_go(rng):
+    z = rng.normal(size=(400, 3))
+    # The first input is nearly a copy of the second; only the second matters.
+    z[:, 0] = z[:, 1] + 0.1 * z[:, 0]
+    v = z[:, 1] + 0.3 * rng.normal(size=400)
+    choice = choose(z, standardised(v), np.arange(3))
+    assert choice.linear[1] > 0.1
+    assert choice.linear[0] < 0.3 * choice.linear[1]
+    assert choice.linear[2] < 1e-3
 
 
 def test_selection_is_deterministic(curved):
@@ -99,13 +111,14 @@ def test_the_mean_is_near_the_truth_and_the_draws_cover_it(fitted):
 
 def test_the_mean_equals_the_exact_gaussian_process(curved):
     z, _, v = curved
-    choice = Choice(0.5, 0.1, 0.8, 0.05, np.array([3.0, 3.0, 6.0]))
+    slopes = np.array([0.5, 0.5, 0.1])
+    choice = Choice(slopes, 0.1, 0.8, 0.05, np.array([3.0, 3.0, 6.0]))
     mechanism = Mechanism.of(z, v, choice, 4, np.random.default_rng(0))
 
     def kernel(p, q):
         dot = p @ q.T
         squares = (((p[:, None] - q[None]) / choice.widths) ** 2).sum(axis=2)
-        trend = choice.linear * (1 + dot) + choice.quadratic * dot**2
+        trend = 1 + (slopes * p) @ q.T + choice.quadratic * dot**2
         return trend + choice.smooth * np.exp(-0.5 * squares)
 
     y = (v - v.mean()) / v.std()

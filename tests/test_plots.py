@@ -9,9 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from forestall import plots
-from forestall.errors import MissingExtraError, RegionError
+from forestall import NestedRehearsal, plots, views
+from forestall.errors import MissingExtraError, RegionError, SpecError
+from forestall.ink import density
 from forestall.region import Polytope
+from forestall.staged import StagedRehearsal
+from worlds import DOSING, LENDING, dosing, lending
 
 pytest.importorskip("matplotlib")
 
@@ -161,3 +164,164 @@ def test_without_matplotlib_the_message_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'forestall\[plots\]'"):
         plots.panels(1)
+
+
+@pytest.fixture(scope="module")
+def lender():
+    return StagedRehearsal().fit(LENDING, lending(150))
+
+
+@pytest.fixture(scope="module")
+def doser():
+    return StagedRehearsal().fit(DOSING, dosing(150))
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    return NestedRehearsal().fit(DOSING, dosing(100))
+
+
+APPLICANT = {"score": 0.3, "debt": 0.8}
+PATIENT = {"age": 55.0}
+
+
+def test_a_landscape_over_one_action_has_line_band_level_and_advice(lender):
+    drawn = plots.landscape(lender, APPLICANT)
+    advice = lender.recommend(APPLICANT)[0]
+    labels = legend_of(drawn)
+    assert "90 % interval" in labels
+    assert f"without action: {advice.no_action:.0%}" in labels
+    assert any(text.startswith("advice: rate") for text in labels)
+    curve = next(ln for ln in drawn.lines if ln.get_label() == "with this action")
+    grid, p = curve.get_data()
+    told = lender.evaluate({k: [v] * 2 for k, v in APPLICANT.items()}, [[0.0], [1.0]])
+    assert (grid[0], grid[-1]) == (0.0, 1.0)
+    np.testing.assert_allclose(p[[0, -1]], told.probability, atol=0.03)
+    assert [advice.actions["rate"], advice.probability] in [
+        line.get_xydata().tolist()[0] for line in drawn.lines
+    ]
+
+
+def test_where_history_is_silent_the_landscape_is_hatched():
+    history = lending(150)
+    history["rate"] = 0.3 + 0.1 * history["score"]
+    history["rate"] += np.random.default_rng(1).normal(0, 0.02, 150)
+    drawn = plots.landscape(StagedRehearsal().fit(LENDING, history), APPLICANT)
+    shaded = [patch for patch in drawn.patches if patch.get_hatch()]
+    assert views.UNLIKE in legend_of(drawn)
+    ends = sorted(patch.get_extents().x1 for patch in shaded)
+    assert len(ends) == 2
+    assert all(patch.get_x() >= 0.0 for patch in shaded)
+
+
+def test_a_landscape_over_two_actions_has_contours_advice_and_what_is_usual(doser):
+    drawn = plots.landscape(doser, PATIENT)
+    assert (drawn.get_xlabel(), drawn.get_ylabel()) == ("dose", "time")
+    assert drawn.get_xlim() == (0.0, 2.0)
+    assert len(drawn.figure.axes) == 2
+    labels = legend_of(drawn)
+    assert any(text.startswith("as likely as without action") for text in labels)
+    assert any("dose" in text and "time" in text for text in labels)
+
+
+def test_an_action_that_is_not_shown_is_held_as_advised(doser):
+    drawn = plots.landscape(doser, PATIENT, "dose")
+    held = doser.recommend(PATIENT)[0].actions["time"]
+    assert drawn.get_title() == f"with time {held:.3g}"
+
+
+def test_a_landscape_shows_no_record(lender, doser):
+    for policy, context in ((lender, APPLICANT), (doser, PATIENT)):
+        drawn = plots.landscape(policy, context)
+        taken = policy.schema.actions_to_units(policy.data.a)[:, 0]
+        for line in drawn.lines:
+            assert not np.isin(np.asarray(line.get_xdata(), dtype=float), taken).any()
+
+
+@pytest.mark.parametrize(
+    ("actions", "message"),
+    [
+        ("dos", "got 'dos'. Did you mean 'dose'"),
+        (["dose", "dose"], "two different ones; got dose, dose"),
+        ([], "got none"),
+    ],
+)
+def test_only_one_or_two_known_actions_can_be_shown(doser, actions, message):
+    with pytest.raises(SpecError, match=message):
+        plots.landscape(doser, PATIENT, actions)
+
+
+def test_before_and_after_are_clouds_beside_the_region(lender):
+    drawn = plots.before_after(lender, APPLICANT)
+    before, after, region = legend_of(drawn)
+    assert before.startswith("without action: ")
+    assert after.startswith("as advised: ")
+    assert region == "desired region"
+    advice = lender.recommend(APPLICANT)[0]
+    shares = [float(text.split()[-2].rstrip("%")) / 100 for text in (before, after)]
+    assert shares == pytest.approx([advice.no_action, advice.probability], abs=0.06)
+    points = np.concatenate([c.get_offsets() for c in drawn.collections[:2]])
+    assert not np.isin(points, lender.data.y_raw).any()
+
+
+def test_before_and_after_of_one_outcome_are_densities(doser):
+    drawn = plots.before_after(doser, PATIENT, {"dose": 1})
+    assert legend_of(drawn)[1].startswith("dose 1: ")
+    for line in drawn.lines[:2]:
+        x, height = line.get_data()
+        assert np.trapezoid(height, x) == pytest.approx(1.0, abs=0.05)
+    (span,) = drawn.patches
+    assert (span.get_x(), span.get_x() + span.get_width()) == pytest.approx((0.5, 1.5))
+
+
+def test_one_of_two_outcomes_is_shown_with_its_own_constraint(lender):
+    drawn = plots.before_after(lender, APPLICANT, outcomes=["roi"])
+    assert drawn.get_xlabel() == "roi"
+    (span,) = drawn.patches
+    assert span.get_x() == pytest.approx(0.3)
+    with pytest.raises(SpecError, match="got 'rio'. Did you mean 'roi'"):
+        plots.before_after(lender, APPLICANT, outcomes=["rio"])
+
+
+def test_overlap_shows_what_was_usual_and_what_is_feasible(lender, kernel):
+    for policy, action in ((lender, "rate"), (kernel, None)):
+        drawn = plots.overlap(policy, action)
+        labels = legend_of(drawn)
+        assert labels[0] == "feasible"
+        assert "usual, given what was known" in labels
+        assert "of the feasible interval" in drawn.get_title()
+        usual = next(ln for ln in drawn.lines if ln.get_label() in labels)
+        assert (np.diff(usual.get_ydata()) >= 0).all()
+
+
+def test_calibration_draws_a_line_for_each_mechanism_near_the_diagonal(lender):
+    drawn = plots.calibration(lender)
+    assert legend_of(drawn) == [
+        "what chance allows",
+        "stability",
+        "rate",
+        "repaid",
+        "roi",
+    ]
+    for line in drawn.lines[1:]:
+        levels, share = line.get_data()
+        assert np.abs(levels - share).max() < 1.63 / np.sqrt(150)
+
+
+def test_calibration_of_a_kernel_policy_is_its_reliability(kernel):
+    drawn = plots.calibration(kernel)
+    assert drawn.get_xlabel() == "predicted chance of a good outcome"
+    assert legend_of(drawn) == ["a tenth of the records, with 90 % interval"]
+
+
+def test_figures_of_a_policy_are_drawn_where_they_are_told(lender, axes):
+    assert plots.calibration(lender, ax=axes) is axes
+    assert plots.overlap(lender, ax=plots.panels(2).axes[1]).get_title()
+
+
+@given(shift=st.floats(-5, 5), scale=st.floats(0.1, 5))
+def test_a_density_integrates_to_one_wherever_it_is(shift, scale):
+    points = shift + scale * np.random.default_rng(0).normal(size=100)
+    grid = np.linspace(points.min() - 3 * scale, points.max() + 3 * scale, 2001)
+    height = density(points, grid)
+    assert np.trapezoid(height, grid) == pytest.approx(1.0, abs=1e-3)

@@ -14,7 +14,7 @@ import pytest
 from pyarrow import csv
 
 from forestall import tasks
-from forestall.bench import summarise, to_markdown
+from forestall.bench import pooled_markdown, summarise, to_markdown
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -72,19 +72,29 @@ def test_the_tasks_command_lists_every_task_that_the_readme_names(tmp_path):
         assert f"| `{name}` |" in README
 
 
-def test_the_benchmark_behind_the_results_is_complete_and_its_table_fresh(tmp_path):
-    command = "forestall bench benchmarks/plans/foundation.toml"
-    assert command in README
+@pytest.mark.parametrize("name", ["foundation", "decisions", "unseen"])
+def test_the_results_of_every_plan_are_complete(name, tmp_path):
     for suffix in ("csv", "json"):
-        results = ROOT / "benchmarks" / "results" / f"foundation.{suffix}"
+        results = ROOT / "benchmarks" / "results" / f"{name}.{suffix}"
         shutil.copy(results, tmp_path / f"copy.{suffix}")
     before = (tmp_path / "copy.csv").read_bytes()
-    run(command, ROOT, "--out", str(tmp_path / "copy.csv"))
+    plan = f"forestall bench benchmarks/plans/{name}.toml"
+    run(plan, ROOT, "--out", str(tmp_path / "copy.csv"))
     assert (tmp_path / "copy.csv").read_bytes() == before
-    table = README.split("<!-- results: begin -->")[1].split("<!-- results: end -->")[0]
-    columns = ["success", "no action", "oracle", "lift share", "by verdict"]
-    expected = to_markdown(summarise(tmp_path / "copy.csv"), columns)
-    assert table.strip() == expected.strip(), f"put this into the README:\n{expected}"
+
+
+def between(marker):
+    begin, end = f"<!-- {marker}: begin -->", f"<!-- {marker}: end -->"
+    return README.split(begin)[1].split(end)[0].strip()
+
+
+def test_the_tables_of_the_readme_are_fresh():
+    results = ROOT / "benchmarks" / "results"
+    columns = ["success", "no action", "oracle", "lift share", "by verdict", "cover"]
+    table = to_markdown(summarise(results / "decisions.csv"), columns).strip()
+    assert between("results") == table, f"put this into the README:\n{table}"
+    pooled = pooled_markdown(summarise(results / "unseen.csv")).strip()
+    assert between("unseen") == pooled, f"put this into the README:\n{pooled}"
 
 
 def test_every_link_to_a_file_leads_somewhere():

@@ -106,7 +106,16 @@ def test_a_column_that_tells_nothing_is_left_out_and_a_category_has_one_width(rn
     assert "without it the error rises by" in str(told["signal"])
 
 
-def test_a_given_ratio_is_kept(rng):
+def test_a_variable_that_must_stay_is_not_left_out(rng):
+    z = rng.normal(size=(60, 2))
+    inputs = Inputs(z, ("signal", "noise"), np.full(2, 2.0))
+    y = np.sin(2 * z[:, :1])
+    for kept in ((), ("noise",)):
+        told = tune(inputs, y, usual=0.006, kept=kept).variables
+        assert told[1].irrelevant == (not kept)
+
+
+def test_a_given_ratio_is_kept():
     inputs, w = example(n=60)
     chosen = tune(inputs, w, usual=0.006, given=0.05)
     assert chosen.ratio == pytest.approx(0.05)
@@ -166,6 +175,13 @@ def test_an_irrelevant_context_is_left_out_and_reported(noisy):
     assert "noise: irrelevant, left out" in told
     assert "by the median heuristic" in told
     assert f"sharpness {noisy.solution.sharpness:g}: Brier score" in told
+
+
+def test_the_order_of_more_records_than_are_sampled_does_not_matter(noisy):
+    shuffle = np.random.default_rng(5).permutation(600)
+    shuffled = {k: v[shuffle] for k, v in with_noise(600).items()}
+    other = NestedRehearsal(bandwidth="auto").fit(NOISY, shuffled)
+    assert str(other.choice) == str(noisy.choice)
 
 
 def test_an_irrelevant_context_changes_no_advice(noisy):

@@ -19,6 +19,8 @@ from forestall import screen
 from forestall.errors import ForestallError, ForestallWarning
 
 if TYPE_CHECKING:
+    from forestall.diagnostics import Diagnostics
+    from forestall.problem import Problem
     from forestall.tasks.task import Task
 
 __all__ = ["app", "main"]
@@ -174,22 +176,32 @@ def check(
     step: Annotated[
         int | None, typer.Option(help="Time step, where there is a graph for each.")
     ] = None,
+    deep: Annotated[
+        bool,
+        typer.Option(
+            "--deep", help="Learn from it too: what predicts what, what is missing."
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Check a history against its problem: roles, identification, ranges, overlap.
 
     Exits with 0 when the history can be used and with 2 when it cannot.
     """
-    with screen.status("Reading and checking"):
+    with screen.status("Reading and checking") as update:
         from forestall.check import check as examine
         from forestall.problem import Problem
 
         question = Problem.from_file(problem)
-        report = examine(question if step is None else question.at(step), history)
-    if as_json:
+        question = question if step is None else question.at(step)
+        report = examine(question, history)
+        told = _diagnosed(question, history, update) if deep else None
+    if not as_json:
+        screen.show_report(report, told)
+    elif told is None:
         screen.show_json(report.to_dict())
     else:
-        screen.show_report(report)
+        screen.show_json({**report.to_dict(), "diagnostics": told.to_dict()})
 
 
 @app.command(epilog="Example: forestall bench benchmarks/plans/smoke.toml --jobs 2")
@@ -210,6 +222,22 @@ def bench(
     path = harness.run(harness.Plan.from_file(plan), out, fresh=fresh, jobs=jobs)
     screen.show(harness.to_rich(harness.summarise(path)))
     screen.show_files([path])
+
+
+def _diagnosed(
+    question: Problem, history: Path, update: Callable[[str], None]
+) -> Diagnostics:
+    update("Learning every mechanism")
+    from threadpoolctl import threadpool_limits
+
+    from forestall.diagnostics import diagnose
+    from forestall.staged import StagedRehearsal
+
+    # Two threads that wait for each other make a short job a long one.
+    with threadpool_limits(1):
+        policy = StagedRehearsal().fit(question, history)
+        update("Looking for where advice is least sure")
+        return diagnose(policy)
 
 
 def _tell_story(out: Path, seed: int, draw: bool, as_json: bool) -> None:

@@ -27,9 +27,7 @@ from forestall.overlap import (
     parts_of,
 )
 from forestall.quality import (
-    CENTRAL,
     DETERMINED,
-    IRRELEVANT,
     Fit,
     learned,
 )
@@ -45,10 +43,14 @@ MEASURED = 200
 UNMOVED = 0.01
 # Advice less sure than the average by this much, in probability, stands out.
 STANDS_OUT = 0.03
+# Advice that is sure to within this much, in probability, needs nothing.
+SURE = 0.05
 # Contexts that a part needs for its mean to count for half.
 SHRUNK = 3
 NEEDS = 3
-CALIBRATED = "Everywhere about 90 % of the records lie in the central 90 % of their laws."
+CALIBRATED = (
+    "Everywhere about 90 % of the records lie in the central 90 % of their laws."
+)
 
 
 @dataclass(frozen=True)
@@ -160,10 +162,20 @@ class Diagnostics:
             )
         if self.needs:
             return _need_text(self.needs[0], self)
-        return (
-            f"More records anywhere: no part of the contexts stands out. The 90 % "
-            f"interval of the advice is {_points(self.width)} wide on average."
+        sure = (
+            f"the 90 % interval of the advice is {_points(self.width)} wide on average"
         )
+        if self.width < SURE and not self.abstained:
+            return f"Nothing much is missing: {sure}, and no part stands out."
+        return f"More records anywhere: {sure}, and no part of the contexts stands out."
+
+    @property
+    def remarks(self) -> list[str]:
+        """What is odd about the mechanisms; empty when nothing is."""
+        told = [
+            (fit, _twins_text(fit) + _misjudged_text(fit)) for fit in self.mechanisms
+        ]
+        return [f"{fit.name}:{text}" for fit, text in told if text]
 
     def to_dict(self) -> dict[str, Any]:
         """Give everything as plain lists, numbers and text."""
@@ -278,8 +290,11 @@ def leeways_of(policy: Policy) -> tuple[Leeway, ...]:
     if not isinstance(system, Rehearsal):
         return leeways(data, policy.identification.adjusted)
     every = np.arange(data.n)
-    natural = {node.action: node.mechanisms[0].residuals for node in system.nodes}
-    return tuple(leeway(data, k, every, natural[k]) for k in range(system.n_actions))
+    left_out = {each.name: each.residuals[:, 0] for each in learned(system, data)}
+    return tuple(
+        leeway(data, k, every, left_out[name])
+        for k, name in enumerate(data.schema.actions.names)
+    )
 
 
 def left_out_predictions(policy: Policy) -> tuple[Array, Array] | None:
@@ -443,7 +458,7 @@ def _counted(n: int) -> str:
 def fit_text(fit: Fit) -> str:
     """Say how well one mechanism was learned."""
     text = f"{fit.name} ({fit.role}): "
-    if fit.explained < IRRELEVANT:
+    if not fit.predicted:
         text += "nothing that precedes it predicts it"
     else:
         text += f"{fit.explained:.0%} predicted, {_SHAPES[fit.shape]}"
@@ -465,7 +480,7 @@ _SHAPES = {
 
 
 def _twins_text(fit: Fit) -> str:
-    if fit.explained < IRRELEVANT:
+    if not fit.predicted:
         return ""
     near = [i.name for i in fit.inputs if i.irrelevant and i.determined > DETERMINED]
     if not near:
@@ -480,9 +495,8 @@ def _misjudged_text(fit: Fit) -> str:
     odd = fit.misjudged
     if odd is None:
         return ""
-    fault = "narrow" if odd.inside < CENTRAL else "wide"
     return (
-        f" Its law is too {fault} where {odd.where}: {odd.inside:.0%} of "
+        f" Its law is {odd.fault} where {odd.where}: {odd.inside:.0%} of "
         f"{odd.records:,} records lie in its central 90 %."
     )
 

@@ -83,8 +83,9 @@ def legend(axes: Axes) -> Axes:
         labelspacing=0.35,
     )
     for handle in filter(None, drawn.legend_handles):
-        if handle.get_alpha() is not None:
-            handle.set_alpha(max(0.3, handle.get_alpha()))
+        alpha = handle.get_alpha()
+        if alpha is not None:
+            handle.set_alpha(max(0.3, alpha))
     return axes
 
 

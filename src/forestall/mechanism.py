@@ -46,6 +46,7 @@ class Mechanism:
         phases: Their phases.
         waves: Their weights; zero for the mean.
         residuals: Studentised residuals, in the unit of the output.
+        leverage: How much each record moves its own prediction, 0 to 1.
     """
 
     choice: Choice
@@ -58,6 +59,7 @@ class Mechanism:
     phases: Float[Array, " f"]
     waves: Float[Array, "f s"]
     residuals: Float[Array, " n"]
+    leverage: Float[Array, " n"]
 
     @classmethod
     def of(
@@ -101,6 +103,7 @@ class Mechanism:
             prior.phases,
             np.concatenate([still, DOUBT * prior.waves], axis=1),
             residuals * scale,
+            leverage,
         )
 
     def __call__(
@@ -154,7 +157,7 @@ class _Basis:
     @classmethod
     def of(cls, z: Float[Array, "n d"], choice: Choice) -> _Basis:
         d = z.shape[1]
-        spread = np.full(1 + d, np.sqrt(choice.linear))
+        spread = np.sqrt(np.concatenate([[1.0], choice.linear]))
         if choice.quadratic > 1e-3 * choice.noise / len(z):
             squares = np.full(d * (d + 1) // 2, np.sqrt(choice.quadratic))
             spread = np.concatenate([spread, squares])

@@ -212,7 +212,7 @@ def smoothing(axes: Axes, sharpness: Sequence[float] = (5.0, 10.0, 20.0)) -> Axe
 def before_after(
     policy: Policy,
     context: Any,
-    actions: Mapping[str, float] | None = None,
+    actions: Mapping[str, Any] | None = None,
     *,
     outcomes: Sequence[str] | None = None,
     ax: Axes | None = None,
@@ -253,7 +253,7 @@ def before_after(
 
 
 def _simulated(
-    policy: Policy, context: Any, actions: Mapping[str, float] | None
+    policy: Policy, context: Any, actions: Mapping[str, Any] | None
 ) -> Float[Array, "n d_y"]:
     told = simulate(policy, context, actions, n_worlds=WORLDS, n_paths=PATHS)
     return told.outcomes

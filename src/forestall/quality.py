@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.special import ndtri
 
 from forestall.arrays import Array
 from forestall.encoding import Block
@@ -21,10 +22,12 @@ from forestall.simulate import cumulated
 # An input that moves less than this share of the mean's variance is irrelevant.
 IRRELEVANT = 0.01
 # A law is learned less sharply than a mean: of its variation more than this must move.
-MOVES_LAW = 0.1
+MOVES_LAW = 0.2
 # A law whose quantiles vary by less than this share of its width does not change.
 CHANGES = 0.1
 QUANTILES = (0.1, 0.3, 0.5, 0.7, 0.9)
+# Predictions must be better than the mean by this many standard errors.
+SURE = 2.0
 # An input that the other inputs explain to this share cannot be told from them.
 DETERMINED = 0.9
 # A mean of which this share is linear is called linear; and so for curved.
@@ -62,17 +65,19 @@ class Input:
 
 @dataclass(frozen=True)
 class Misjudged:
-    """Records among which the law is too wide or too narrow.
+    """Records for which a law is clearly wrong.
 
     Args:
         where: Which records.
         records: How many they are.
         inside: The share of them in the central 90 % of the law.
+        fault: ``"too narrow"``, ``"too wide"``, ``"too low"`` or ``"too high"``.
     """
 
     where: str
     records: int
     inside: float
+    fault: str
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,7 @@ class Fit:
         name: The variable.
         role: Its role in the problem.
         explained: The share of its variance that is predicted (left-out R squared).
+        predicted: Whether that is more than chance.
         deviation: The standard deviation of what is not, in the user's unit; ``None``
             for a category.
         inside: The share of records in the central 90 % of the law given the inputs.
@@ -96,6 +102,7 @@ class Fit:
     name: str
     role: str
     explained: float
+    predicted: bool
     deviation: float | None
     inside: float
     distance: float
@@ -148,15 +155,23 @@ class Learned:
     parts: tuple[Part, ...]
 
     @cached_property
+    def left(self) -> Float[Array, "n k"]:
+        """How far each record does not move its own prediction, 0 to 1."""
+        moves = np.stack([m.leverage for m in self.mechanisms], axis=1)
+        return 1.0 - moves
+
+    @cached_property
     def residuals(self) -> Float[Array, "n k"]:
-        """What the other records do not predict."""
-        return np.stack([m.residuals for m in self.mechanisms], axis=1)
+        """What the other records do not predict, in closed form."""
+        return (self.values - self.means(self.z)) / self.left
 
     @cached_property
     def levels(self) -> Float[Array, " n"]:
         """Where in its law each left-out record lies, 0 to 1: uniform when right."""
         if self.law is not None:
-            return self.law.at(self.z, 0).cdf(self.residuals[:, 0])
+            # The law is that of the noise; the mean's own error is taken out.
+            noise = self.residuals * np.sqrt(self.left)
+            return self.law.at(self.z, 0).cdf(noise[:, 0])
         # A category has steps; a random place within its step is uniform, too.
         above = cumulated(self.values - self.residuals)
         below = np.concatenate([np.zeros((len(above), 1)), above[:, :-1]], axis=1)
@@ -171,27 +186,28 @@ class Learned:
 
     def fit(self) -> Fit:
         """Say how well it was learned."""
-        explained = self._explained()
+        explained, sure = self._explained()
+        predicted = explained >= IRRELEVANT and sure
         inside = np.abs(self.levels - 0.5) <= CENTRAL / 2
         deviation = float(self.residuals.std()) * self.scale
         return Fit(
             self.name,
             self.role,
             explained,
+            predicted,
             None if self.law is None else deviation,
             float(inside.mean()),
             distance_from_uniform(self.levels),
             self._misjudged(inside),
             max((_shape(m, self.z) for m in self.mechanisms), key=SHAPES.index),
             self._law_changes(),
-            self._inputs(explained),
+            self._inputs(predicted),
         )
 
     def odd_part(self) -> Part | None:
         """Find the records for which the law is most clearly wrong, if any."""
-        inside = np.abs(self.levels - 0.5) <= CENTRAL / 2
         big = [part for part in self.parts if part.rows.sum() >= JUDGED]
-        oddness = [_oddness(inside[part.rows]) for part in big]
+        oddness = [_oddness(self.levels[part.rows]) for part in big]
         if not big or max(oddness) < ODD:
             return None
         return big[int(np.argmax(oddness))]
@@ -200,24 +216,31 @@ class Learned:
         part = self.odd_part()
         if part is None:
             return None
-        count = int(part.rows.sum())
-        return Misjudged(part.where, count, float(inside[part.rows].mean()))
+        return Misjudged(
+            part.where,
+            int(part.rows.sum()),
+            float(inside[part.rows].mean()),
+            _fault(self.levels[part.rows]),
+        )
 
-    def _explained(self) -> float:
+    def _explained(self) -> tuple[float, bool]:
+        """The share of the variance that is predicted, and whether it is sure."""
         n = len(self.values)
         mean_only = (self.values - self.values.mean(axis=0)) * n / max(n - 1, 1)
-        whole = float((mean_only**2).sum())
-        return 1.0 - float((self.residuals**2).sum()) / whole if whole else 0.0
+        before = (mean_only**2).sum(axis=1)
+        gain = before - (self.residuals**2).sum(axis=1)
+        share = float(gain.mean() / before.mean()) if before.any() else 0.0
+        return share, bool(gain.mean() > SURE * gain.std() / np.sqrt(n))
 
-    def _inputs(self, explained: float) -> tuple[Input, ...]:
+    def _inputs(self, predicted: bool) -> tuple[Input, ...]:
         rows = np.linspace(0, len(self.z) - 1, min(len(self.z), RECORDS)).astype(int)
         z = self.z[rows]
         # A mean that predicts nothing is moved by nothing that could matter.
-        predicts, changes = explained >= IRRELEVANT, self._law_changes()
+        changes = self._law_changes()
         return tuple(
             Input(
                 name,
-                moved(self.means, z, columns) if predicts else 0.0,
+                moved(self.means, z, columns) if predicted else 0.0,
                 moved(self._quantiles, z, columns) if changes else 0.0,
                 _determined(z, columns),
             )
@@ -299,7 +322,7 @@ class _Reader:
         values = self.state[:, self.columns[name]]
         parts = [part for v in groups for part in self.parts[v]]
         if law is not None:
-            predicted = values[:, 0] - mechanisms[0].residuals
+            predicted = mechanisms[0](self.state[:, inputs], np.array([0]))[:, 0]
             parts += thirds(f"predicted {name}", self._in_units(name, predicted))
         return Learned(
             name,
@@ -352,9 +375,27 @@ def distance_from_uniform(levels: Float[Array, " n"]) -> float:
     return float(max((ordered - steps[:-1]).max(), (steps[1:] - ordered).max()))
 
 
-def _oddness(inside: Array) -> float:
-    chance = np.sqrt(CENTRAL * (1 - CENTRAL) / len(inside))
-    return abs(float(inside.mean()) - CENTRAL) / float(chance)
+def _oddness(levels: Float[Array, " m"]) -> float:
+    """How many deviations of chance the levels are from uniform, up or out."""
+    z = _normal(levels)
+    shift = abs(float(z.mean())) * np.sqrt(len(z))
+    return max(shift, abs(_excess(z)) / np.sqrt(2.0 / len(z)))
+
+
+def _fault(levels: Float[Array, " m"]) -> str:
+    z = _normal(levels)
+    excess = _excess(z)
+    if abs(float(z.mean())) > abs(excess) / np.sqrt(2.0):
+        return "too low" if z.mean() > 0 else "too high"
+    return "too narrow" if excess > 0 else "too wide"
+
+
+def _normal(levels: Float[Array, " m"]) -> Float[Array, " m"]:
+    return ndtri(np.clip(levels, 1e-4, 1.0 - 1e-4))
+
+
+def _excess(z: Float[Array, " m"]) -> float:
+    return float((z**2).mean()) - 1.0
 
 
 def _shape(mechanism: Mechanism, z: Float[Array, "n d"]) -> str:

@@ -23,6 +23,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from forestall.check import Range, Report
     from forestall.demo import Story, StudyRow
+    from forestall.diagnostics import Diagnostics
     from forestall.tasks.task import Task
 
 # Where output goes to a file, a table must not be squeezed into 80 columns.
@@ -116,8 +117,8 @@ def show_tasks(tasks: Sequence[Task], about: Mapping[str, str]) -> None:
     show('In Python: forestall.tasks.get("bank").history(1000, seed=0)')
 
 
-def show_report(report: Report) -> None:
-    """Print what a check has found."""
+def show_report(report: Report, told: Diagnostics | None = None) -> None:
+    """Print what a check has found, and what a fit has, if there was one."""
     _heading("Problem")
     show(Text(str(report.problem)))
     _heading("Identification")
@@ -133,11 +134,64 @@ def show_report(report: Report) -> None:
     show(_overlap_table(report))
     inside = _percent(report.inside)
     show(f"{inside} of the records have every action in its feasible interval.")
+    if told is not None:
+        _show_diagnostics(told)
+        _heading("Verdict")
     for text in report.warnings:
         show(Text.assemble(("Warning: ", "yellow"), text))
     count = len(report.warnings)
-    told = f", with {count} warning{'s' * (count > 1)}" if count else ""
-    show(Text(f"\nUsable{told}.", style="bold"))
+    remark = f", with {count} warning{'s' * (count > 1)}" if count else ""
+    show(Text(f"\nUsable{remark}.", style="bold"))
+
+
+def _show_diagnostics(told: Diagnostics) -> None:
+    _show_thin(told)
+    _heading("Mechanisms, by records left out")
+    show(_fit_table(told))
+    for text in told.remarks:
+        show(Text(text))
+    _heading("Contexts")
+    show("By how much each moves the probability of a good outcome:")
+    show(_context_table(told))
+    _heading("What would help most")
+    show(Text(told.advice))
+
+
+def _show_thin(told: Diagnostics) -> None:
+    for each in told.overlaps:
+        if each.thin and len(each.thin) < len(each.parts):
+            places = "; ".join(part.where for part in each.thin)
+            show(Text(f"History says least of {each.overlap.action} where {places}."))
+
+
+def _fit_table(told: Diagnostics) -> Table:
+    heads = "role", "predicted", "rest varies by", "shape", "follows from", "not from"
+    table = _table("variable", *heads)
+    for fit in told.mechanisms:
+        rest = "" if fit.deviation is None else f"{fit.deviation:.3g}"
+        if fit.movers:
+            rest += f", depends on {', '.join(fit.movers)}"
+        predicted = f"{fit.explained:.0%}" if fit.predicted else "not"
+        names = ", ".join(fit.relevant), ", ".join(fit.irrelevant)
+        cells = (
+            fit.name,
+            fit.role,
+            predicted,
+            rest,
+            fit.shape if fit.predicted else "",
+            *names,
+        )
+        table.add_row(*map(Text, cells))
+    return table
+
+
+def _context_table(told: Diagnostics) -> Table:
+    table = _table("context", "without action", "with actions held", "", figures=0)
+    for each in told.contexts:
+        moves = (f"{100 * share:.0f} points" for share in (each.without, each.under))
+        remark = "irrelevant" if each.irrelevant else ""
+        table.add_row(*map(Text, (each.name, *moves, remark)))
+    return table
 
 
 def _options_table(story: Story) -> Table:

@@ -2,38 +2,42 @@ r"""Hyperparameters from the records alone, by marginal likelihood.
 
 A mechanism is a Gaussian process whose kernel continues what the data say:
 
-.. math:: k(z, z') = s_l (1 + z^\top z') + s_q (z^\top z')^2
+.. math:: k(z, z') = 1 + \sum_g s_g z_g^\top z'_g + s_q (z^\top z')^2
     + s_f \exp\Big(-\tfrac12 \sum_g |z_g - z'_g|^2 / \rho_g^2\Big) + s_e \delta
 
 The linear and the quadratic part are a trend that goes on where there are no data; the
-Gaussian part bends it where there are; and a variable whose width :math:`\rho_g` is
-large against its spread does not matter to the bends.
+Gaussian part bends it where there are. A variable whose :math:`s_g` vanishes and whose
+width :math:`\rho_g` is large against its spread does not matter.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg.lapack import dpotri
 from scipy.optimize import minimize
+from threadpoolctl import threadpool_limits
 
 from forestall.arrays import Array
+from forestall.kernels import gram
 
 # The likelihood of more records than this is sharp enough, and cubic in their number.
-RECORDS = 400
+RECORDS = 320
 STEPS = 60
-# Weak beliefs about the log variances of trend and noise and about log widths, for
+# Weak beliefs about the log variance of the noise and about log widths, for
 # standardised data: without them a parameter that does not matter would run away.
-BELIEF, BELIEF_WIDTH, DOUBT, DOUBT_WIDTH = np.log([1.0, 0.1]), np.log(2.0), 2.0, 1.2
-# Curves and bends have to earn their place: a penalty on their deviations that is
-# nothing beside data and everything without (a penalised-complexity prior).
+BELIEF, BELIEF_WIDTH, DOUBT, DOUBT_WIDTH = np.log(0.1), np.log(2.0), 2.0, 1.2
+# Slopes, curves and bends have to earn their place: a penalty on their deviations that
+# is nothing beside data and everything without (a penalised-complexity prior).
 SIMPLICITY = 3.0
-START = np.log([0.5, 0.05, 0.5, 0.2])
-START_WIDTHS = (1.0, 3.0)
-VARIANCES = ((-12.0, 5.0),) * 3 + ((-9.0, 2.0),)
-WIDTHS = (np.log(0.15), np.log(30.0))
+START = np.log([0.05, 0.5, 0.2])
+START_SLOPE, START_WIDTHS = np.log(0.5), (1.0, 3.0)
+VARIANCE, NOISE = (-12.0, 5.0), (-9.0, 2.0)
+WIDTH = (np.log(0.15), np.log(30.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,14 +45,14 @@ class Choice:
     r"""The hyperparameters of one mechanism, for a standardised output.
 
     Args:
-        linear: The prior variance :math:`s_l` of the linear trend.
+        linear: The prior variance :math:`s_g` of the slope of each input column.
         quadratic: The prior variance :math:`s_q` of the quadratic trend.
         smooth: The variance :math:`s_f` of the Gaussian part.
         noise: The variance :math:`s_e` of the noise.
         widths: The width :math:`\rho` of each input column.
     """
 
-    linear: float
+    linear: Float[Array, " d"]
     quadratic: float
     smooth: float
     noise: float
@@ -60,7 +64,7 @@ def choose(
     y: Float[Array, " n"],
     groups: Int[Array, " d"],
     *,
-    share_widths: bool = False,
+    alike: bool = False,
 ) -> Choice:
     """Maximise the marginal likelihood, on a subsample where there are many records.
 
@@ -68,15 +72,17 @@ def choose(
         z: The inputs, standardised.
         y: The output, standardised.
         groups: The variable behind each input column; a variable has one width.
-        share_widths: Give all variables the same width.
+        alike: Treat all variables as one, with the same width and slope variance.
     """
-    if share_widths:
+    if alike:
         groups = np.zeros_like(groups)
     every = np.linspace(0, len(y) - 1, min(len(y), RECORDS)).astype(int)
-    likelihood = Likelihood.of(z[every], y[every], groups)
-    theta = likelihood.maximised()
-    linear, quadratic, smooth, noise = np.exp(theta[:4]).tolist()
-    return Choice(linear, quadratic, smooth, noise, np.exp(theta[4:])[groups])
+    # Small matrices gain nothing from threads and lose much on a busy machine.
+    with threadpool_limits(limits=1, user_api="blas"):
+        theta = Likelihood(z[every], y[every], groups).maximised()
+    quadratic, smooth, noise = np.exp(theta[:3]).tolist()
+    slopes, widths = np.split(np.exp(theta[3:]), 2)
+    return Choice(slopes[groups], quadratic, smooth, noise, widths[groups])
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,37 +90,31 @@ class Likelihood:
     """The negative log posterior of the hyperparameters, with its gradient.
 
     Args:
+        z: The inputs.
         y: The output.
-        dot: The products of all pairs of inputs.
-        squares: The squared distances of all pairs, for each variable.
+        groups: The variable behind each input column.
     """
 
+    z: Float[Array, "n d"]
     y: Float[Array, " n"]
-    dot: Float[Array, "n n"]
-    squares: Float[Array, "g n n"]
+    groups: Int[Array, " d"]
 
-    @classmethod
-    def of(
-        cls,
-        z: Float[Array, "n d"],
-        y: Float[Array, " n"],
-        groups: Int[Array, " d"],
-    ) -> Likelihood:
-        """Compute once what every evaluation needs."""
-        parts = [z[:, groups == g] for g in range(groups.max() + 1)]
-        squares = [((p[:, None] - p[None]) ** 2).sum(axis=2) for p in parts]
-        return cls(y, z @ z.T, np.stack(squares))
+    @cached_property
+    def curves(self) -> Float[Array, "n n"]:
+        """The kernel of the quadratic trend."""
+        return (self.z @ self.z.T) ** 2
 
     def maximised(self) -> Float[Array, " k"]:
         """Descend from a wiggly and from a smooth start; keep the better end."""
-        n_widths = len(self.squares)
+        g = self.groups.max() + 1
+        slopes = np.full(g, START_SLOPE)
         ends = [
             minimize(
                 self,
-                np.concatenate([START, np.full(n_widths, np.log(width))]),
+                np.concatenate([START, slopes, np.full(g, np.log(width))]),
                 jac=True,
                 method="L-BFGS-B",
-                bounds=[*VARIANCES, *[WIDTHS] * n_widths],
+                bounds=[VARIANCE, VARIANCE, NOISE, *[VARIANCE] * g, *[WIDTH] * g],
                 options={"maxiter": STEPS},
             )
             for width in START_WIDTHS
@@ -122,11 +122,15 @@ class Likelihood:
         return min(ends, key=lambda end: end.fun).x
 
     def __call__(self, theta: Float[Array, " k"]) -> tuple[float, Float[Array, " k"]]:
-        r"""Evaluate at :math:`\theta = \log(s_l, s_q, s_f, s_e, \rho)`."""
-        linear, quadratic, smooth, noise = np.exp(theta[:4])
-        precision = np.exp(-2.0 * theta[4:])
-        bends = np.exp(-0.5 * np.tensordot(precision, self.squares, 1))
-        K = linear * (1.0 + self.dot) + quadratic * self.dot**2 + smooth * bends
+        r"""Evaluate at :math:`\theta = \log(s_q, s_f, s_e, s_1 .. s_g, \rho)`."""
+        z = self.z
+        quadratic, smooth, noise = np.exp(theta[:3])
+        slopes, widths = (v[self.groups] for v in np.split(np.exp(theta[3:]), 2))
+        bends = gram(z / widths, z / widths)
+        K = quadratic * self.curves
+        K += smooth * bends
+        K += (z * slopes) @ z.T
+        K += 1.0
         K[np.diag_indices(len(K))] += noise + 1e-8
         try:
             factor = cho_factor(K, lower=True, overwrite_a=True, check_finite=False)
@@ -134,32 +138,39 @@ class Likelihood:
             return 1e10, np.zeros_like(theta)
         alpha = cho_solve(factor, self.y)
         # The gradient is half the trace of this matrix times dK.
-        M = cho_solve(factor, np.eye(len(K)), overwrite_b=True) - np.outer(alpha, alpha)
+        inverse, _ = dpotri(factor[0], lower=1)
+        M = np.tril(inverse) + np.tril(inverse, -1).T - np.outer(alpha, alpha)
         M_bends = M * bends
-        gradient = np.concatenate(
+        by_slope = slopes * np.einsum("nd,nd->d", z, M @ z)
+        # The sum of M_ij (z_i - z_j)^2, without forming the differences.
+        spread = M_bends.sum(axis=1) @ z**2 - np.einsum("nd,nd->d", z, M_bends @ z)
+        by_width = 2.0 * smooth * spread / widths**2
+        gradient = 0.5 * np.concatenate(
             [
                 [
-                    linear * (M.sum() + np.sum(M * self.dot)),
-                    quadratic * np.sum(M * self.dot**2),
+                    quadratic * np.vdot(M, self.curves),
                     smooth * M_bends.sum(),
                     noise * np.trace(M),
                 ],
-                smooth * precision * np.tensordot(self.squares, M_bends, 2),
+                np.bincount(self.groups, by_slope),
+                np.bincount(self.groups, by_width),
             ]
         )
         value = 0.5 * self.y @ alpha + np.log(np.diag(factor[0])).sum()
-        return self._believed(theta, value, 0.5 * gradient)
+        return self._believed(theta, value, gradient)
 
     def _believed(
         self, theta: Float[Array, " k"], value: float, gradient: Float[Array, " k"]
     ) -> tuple[float, Float[Array, " k"]]:
-        n_widths = len(theta) - 4
-        mean = np.concatenate([BELIEF, np.full(n_widths, BELIEF_WIDTH)])
-        doubt = np.concatenate([np.full(2, DOUBT), np.full(n_widths, DOUBT_WIDTH)])
-        believed = np.r_[0, 3, 4 : len(theta)]
-        off = (theta[believed] - mean) / doubt
-        deviations = np.exp(0.5 * theta[1:3])
-        gradient[believed] += off / doubt
-        gradient[1:3] += 0.5 * SIMPLICITY * deviations
-        penalty = 0.5 * off @ off + SIMPLICITY * deviations.sum()
+        """Add what is believed beforehand."""
+        g = self.groups.max() + 1
+        believed = np.r_[2, 3 + g : 3 + 2 * g]
+        off = theta[believed] - np.r_[BELIEF, np.full(g, BELIEF_WIDTH)]
+        doubt = np.r_[DOUBT, np.full(g, DOUBT_WIDTH)]
+        simple = np.r_[0, 1, 3 : 3 + g]
+        deviations = np.exp(0.5 * theta[simple])
+        gradient = gradient.copy()
+        gradient[believed] += off / doubt**2
+        gradient[simple] += 0.5 * SIMPLICITY * deviations
+        penalty = 0.5 * np.sum((off / doubt) ** 2) + SIMPLICITY * deviations.sum()
         return float(value + penalty), gradient

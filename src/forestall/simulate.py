@@ -46,7 +46,7 @@ def system_of(policy: Policy) -> Rehearsal:
 def simulate(
     policy: Policy,
     context: Any,
-    actions: Mapping[str, float] | None = None,
+    actions: Mapping[str, Any] | None = None,
     *,
     n_worlds: int = 32,
     n_paths: int = 32,
@@ -89,16 +89,16 @@ def simulate(
 
 def brisk(policy: Policy, n_draws: int, n_paths: int) -> Policy:
     """Let a policy search and report roughly, where many answers are wanted at once."""
-    method = getattr(policy, "method", None)
+    method: Any = getattr(policy, "method", None)
     if not isinstance(getattr(policy, "system", None), Rehearsal):
         return policy
-    fewer = replace(
-        method,
-        search=replace(method.search, n_starts=2, n_steps=3),
-        n_draws=min(n_draws, method.n_draws),
-        n_paths=min(n_paths, method.n_paths),
-    )
-    return replace(policy, method=fewer)
+    rough: dict[str, Any] = {
+        "search": replace(method.search, n_starts=2, n_steps=3),
+        "n_draws": min(n_draws, method.n_draws),
+        "n_paths": min(n_paths, method.n_paths),
+    }
+    changes: dict[str, Any] = {"method": replace(method, **rough)}
+    return replace(policy, **changes)
 
 
 def one_context(policy: Policy, context: Any) -> Float[Array, "1 d_x"]:

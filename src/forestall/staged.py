@@ -54,7 +54,7 @@ class StagedRehearsal(Method):
 
     def fit(self, problem: Problem, history: Any) -> StagedPolicy:
         """Learn a policy from historical records."""
-        data = Observations.read(problem, history)
+        data = _sorted(Observations.read(problem, history))
         return StagedPolicy.fitted(self, problem, data)
 
 
@@ -141,14 +141,18 @@ class StagedPolicy(Policy):
         under = self._reported(x, a, altered)
         natural = self._reported(x, a, ~everything)
         joint = np.concatenate([x, a], axis=1)
+        lower, upper = np.quantile(under, [0.05, 0.95], axis=1)
+        # Half how usual such an action is in such a context, half how much is known
+        # of where it leads: a trend may be known where nobody has been.
+        support = 0.5 * self.joint.score(joint) + 0.5 * (1.0 - (upper - lower))
         return Assessment(
             a,
             under.mean(axis=1),
-            np.quantile(under, 0.05, axis=1),
-            np.quantile(under, 0.95, axis=1),
+            lower,
+            upper,
             natural.mean(axis=1),
             np.quantile(under - natural, 0.05, axis=1),
-            self.joint.score(joint),
+            support,
             self.joint.extrapolates(joint),
             altered,
         )
@@ -210,9 +214,7 @@ class _Builder:
         self.n_draws = method.search.n_draws + method.n_draws
         schema = data.schema
         blocks = ((schema.context, data.x), (schema.covariates, data.u))
-        state = np.concatenate([data.x, data.u, data.a, data.y], axis=1)
-        # Sorted, so that the draws do not depend on the order of the records.
-        self.state = state[np.lexsort(state.T)]
+        self.state = np.concatenate([data.x, data.u, data.a, data.y], axis=1)
         self.columns: dict[str, slice] = {}
         start = 0
         for block in (schema.context, schema.covariates, schema.actions):
@@ -282,9 +284,10 @@ class _Builder:
         groups = self._groups(inputs)
         y = (v - v.mean()) / (v.std() or 1.0)
         if self.method.recentred:
-            choice = choose(z, y, groups, share_widths=not self.method.relevance)
+            choice = choose(z, y, groups, alike=not self.method.relevance)
         else:
-            choice = Choice(1e-12, 1e-12, 1e-12, 1.0, np.ones(z.shape[1]))
+            flat = np.full(z.shape[1], 1e-12)
+            choice = Choice(flat, 1e-12, 1e-12, 1.0, np.ones(z.shape[1]))
         return Mechanism.of(z, v, choice, self.n_draws, self.rng)
 
     def _law(self, inputs: Int[Array, " d"], mechanism: Mechanism) -> Law:
@@ -303,6 +306,14 @@ class _Builder:
         first = self.state.shape[1] - len(self.problem.outcomes)
         owner[first:] = len(self.columns) + np.arange(len(self.problem.outcomes))
         return np.unique(owner[inputs], return_inverse=True)[1]
+
+
+def _sorted(data: Observations) -> Observations:
+    """Sort the records, so that the draws do not depend on their order."""
+    state = np.concatenate([data.x, data.u, data.a, data.y], axis=1)
+    order = np.lexsort(state.T)
+    names = ("x", "u", "a", "y", "y_raw", "good")
+    return replace(data, **{name: getattr(data, name)[order] for name in names})
 
 
 def _standardised(problem: Problem, data: Observations) -> Any:

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float
 from forestall import ink
 from forestall.arrays import Array
 from forestall.decisions import Decision, Decisions
-from forestall.diagnostics import contexts_at, left_out_predictions, leeways_of
+from forestall.diagnostics import contexts_at, leeways_of, left_out_predictions
 from forestall.errors import SpecError, nearest
 from forestall.method import Policy
 from forestall.observations import Observations
@@ -154,8 +154,8 @@ def calibration(policy: Policy, ax: Axes | None = None) -> Axes:
 def _draw_line(
     axes: Axes, policy: Policy, x: Float[Array, "1 d_x"], advice: Decision, name: str
 ) -> None:
-    k = policy.schema.actions.names.index(name)
-    grid = np.linspace(*policy.schema.bounds[k], LINE)
+    lower, upper = policy.problem.actions[name]
+    grid = np.linspace(lower, upper, LINE)
     told = _evaluated(brisk(policy, 64, 32), x, advice, {name: grid})
     blue = ink.colour("nested")
     _shade_runs(axes, grid, np.asarray(told.extrapolates, dtype=bool))
@@ -192,8 +192,8 @@ def _draw_map(
     advice: Decision,
     names: tuple[str, str],
 ) -> None:
-    bounds = [policy.schema.bounds[policy.schema.actions.names.index(n)] for n in names]
-    first, second = (np.linspace(*ends, SIDE) for ends in bounds)
+    bounds = [policy.problem.actions[name] for name in names]
+    first, second = (np.linspace(low, high, SIDE) for low, high in bounds)
     A, B = np.meshgrid(first, second)
     given = {names[0]: A.ravel(), names[1]: B.ravel()}
     told = _evaluated(brisk(policy, 16, 16), x, advice, given)
@@ -408,5 +408,5 @@ def _advice_text(advice: Decision, names: Sequence[str]) -> str:
     return f"{head}: {told}, {advice.probability:.0%} likely"
 
 
-def _percent(value: float, _: int) -> str:
+def _percent(value: float, _: float) -> str:
     return f"{value:.0%}"
