@@ -23,7 +23,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-import forestall
 from forestall import Ascent, NestedRehearsal, PlanError
 from forestall.baselines import NoAction
 from forestall.bench import (
@@ -230,9 +229,6 @@ def test_the_plans_of_the_repository_can_be_read(name: str) -> None:
     assert list(plan.methods) == ["nested", "conditional", "none"]
 
 
-@pytest.mark.skipif(
-    not hasattr(forestall, "StagedRehearsal"), reason="StagedRehearsal is not public"
-)
 @pytest.mark.parametrize(("name", "n_tasks"), [("decisions", 7), ("unseen", 20)])
 def test_the_plans_for_the_default_method_can_be_read(name: str, n_tasks: int) -> None:
     folder = Path(__file__).parents[1] / "benchmarks"

@@ -326,9 +326,10 @@ def test_the_demo_tells_true_probabilities(told):
     assert best >= nested - 0.01
 
 
-def test_the_demo_recommends_what_forestall_fit_recommends(told):
+def test_the_demo_recommends_what_the_nested_estimator_recommends(told):
     bank = tasks.get("bank")
-    policy = forestall.fit(bank.problem, bank.history(demo.RECORDS, told["seed"]))
+    history = bank.history(demo.RECORDS, told["seed"])
+    policy = forestall.NestedRehearsal().fit(bank.problem, history)
     decision = policy.recommend(told["applicant"])[0]
     assert decision.actions["interest_rate"] == told["options"][2]["action"]
     assert str(decision) == told["sentence"]

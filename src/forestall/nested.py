@@ -15,6 +15,7 @@ from forestall.arrays import Array
 from forestall.ascent import Ascent, is_positive, top_starts
 from forestall.choice import Choice
 from forestall.decisions import Assessment
+from forestall.diagnostics import Diagnostics, diagnose
 from forestall.errors import ForestallWarning, SpecError
 from forestall.expansion import Basis, Expansion
 from forestall.identify import Criterion, Identification
@@ -201,6 +202,10 @@ class KernelPolicy(Policy):
     def k_e(self) -> Gaussian:
         """The kernel on contexts that embeds the covariates (stage 2)."""
         return self.setting.k_e
+
+    def diagnostics(self) -> Diagnostics:
+        """Say how well it all fits, what matters, and which records would help."""
+        return diagnose(self)
 
     @property
     def criterion(self) -> Criterion:

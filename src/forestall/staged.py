@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 
 from forestall.arrays import Array
 from forestall.decisions import Assessment, Decisions
+from forestall.diagnostics import Diagnostics, diagnose
 from forestall.encoding import Categorical
 from forestall.errors import SpecError, nearest
 from forestall.identify import Criterion
@@ -91,6 +92,10 @@ class StagedPolicy(Policy):
             joint=Support.of(np.concatenate([data.x, data.a], axis=1)),
             subsets=((True,) * len(problem.actions),),
         )
+
+    def diagnostics(self) -> Diagnostics:
+        """Say how well it all fits, what matters, and which records would help."""
+        return diagnose(self)
 
     @property
     def criterion(self) -> Criterion:

@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from forestall.arrays import Array
 from forestall.decisions import Assessment
+from forestall.diagnostics import Diagnostics, diagnose
 from forestall.identify import Criterion
 from forestall.kernels import Gaussian, median_bandwidth
 from forestall.method import Method, Policy
@@ -53,6 +54,10 @@ class NoActionPolicy(Policy):
     data: Observations
     kernel: Gaussian
     ridge: Ridge
+
+    def diagnostics(self) -> Diagnostics:
+        """Say how well it all fits, what matters, and which records would help."""
+        return diagnose(self)
 
     @property
     def criterion(self) -> Criterion:

@@ -16,7 +16,7 @@ from forestall.bench.pool import Pooled, pool
 from forestall.bench.results import Row, read_rows
 from forestall.bench.run import run
 from forestall.bench.summary import Summary, summarise
-from forestall.bench.table import to_markdown, to_rich
+from forestall.bench.table import pooled_markdown, to_markdown, to_rich
 
 __all__ = [
     "Plan",
@@ -28,5 +28,6 @@ __all__ = [
     "Pooled",
     "pool",
     "to_markdown",
+    "pooled_markdown",
     "to_rich",
 ]

@@ -7,7 +7,6 @@ import hashlib
 import inspect
 import json
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from importlib import import_module
@@ -18,6 +17,7 @@ from forestall import tasks
 from forestall.bench.results import COLUMNS
 from forestall.bench.score import Trial
 from forestall.errors import ForestallError, PlanError, TaskError, nearest
+from forestall.files import read_toml
 from forestall.method import Method
 
 REQUIRED = ("name", "tasks", "methods", "seeds", "n", "contexts", "draws")
@@ -64,16 +64,7 @@ class Plan:
     @classmethod
     def from_file(cls, path: str | Path) -> Plan:
         """Read a plan from a TOML file."""
-        try:
-            values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            raise PlanError(
-                f"Expected a plan file in TOML; could not read {str(path)!r}: {error}."
-            ) from error
-        except tomllib.TOMLDecodeError as error:
-            raise PlanError(
-                f"Expected TOML in {str(path)!r}; got text that is none: {error}."
-            ) from error
+        values = read_toml(path, "plan", PlanError)
         return replace(cls.from_dict(values), source=Path(path).absolute())
 
     @classmethod

@@ -69,12 +69,16 @@ def to_markdown(
     known = {**WORTH, **HONESTY, **COST}
     shown = {**WHICH, **{name: known[name] for name in columns}}
     tables = [_markdown(list(shown), [_cells(shown, each) for each in summaries])]
-    if pooled := _several_tasks(summaries):
-        tables.append("Over all tasks:")
-        cells = [[show(each) for show in POOLED.values()] for each in pooled]
-        tables.append(_markdown(list(POOLED), cells))
+    if _several_tasks(summaries):
+        tables += ["Over all tasks:", pooled_markdown(summaries)]
     told = [note.replace("*", "\\*") for note in notes(summaries)]
     return "\n\n".join([*tables, *told]) + "\n"
+
+
+def pooled_markdown(summaries: Sequence[Summary]) -> str:
+    """Render what holds over all tasks together, a row for each method."""
+    rows = [[show(each) for show in POOLED.values()] for each in pool(summaries)]
+    return _markdown(list(POOLED), rows)
 
 
 def _markdown(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -1,0 +1,65 @@
+"""Does the support score tell where an estimate is wrong?
+
+Run: python benchmarks/support.py
+For random feasible actions of many contexts on every task, an estimate is wrong when it
+is off by more than .2. Prints how many are, and the area under the curve with which the
+support score, and each of its halves, finds them: .5 is chance, 1 is perfect.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from scipy.stats import rankdata
+from threadpoolctl import threadpool_limits
+
+import forestall
+from forestall import tasks
+
+NAMES = [*tasks.names(), *(f"random-{k}" for k in range(10))]
+N, CONTEXTS, DRAWS, WRONG, SEED = 1000, 100, 1000, 0.2, 11
+
+
+def area(score: np.ndarray, wrong: np.ndarray) -> float:
+    ranks, hits = rankdata(-score), wrong.sum()
+    return (ranks[wrong].sum() - hits * (hits + 1) / 2) / (hits * (~wrong).sum())
+
+
+def evaluated(name: str) -> tuple[np.ndarray, ...]:
+    task = tasks.get(name)
+    policy = forestall.fit(task.problem, task.history(N, SEED))
+    contexts = task.contexts(CONTEXTS, SEED)
+    lower, upper = np.array(list(task.problem.actions.values())).T
+    rng = np.random.default_rng(SEED)
+    actions = rng.uniform(lower, upper, size=(CONTEXTS, len(lower)))
+    told = policy.evaluate(contexts, actions)
+    rows = [{k: float(v[i]) for k, v in contexts.items()} for i in range(CONTEXTS)]
+    truth = [
+        task.success(row, dict(zip(task.problem.actions, a, strict=True)), DRAWS, SEED)
+        for row, a in zip(rows, actions, strict=True)
+    ]
+    known = 1.0 - (told.upper - told.lower)
+    return np.abs(told.probability - truth), told.support, known
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    with threadpool_limits(limits=1):
+        parts = []
+        for name in NAMES:
+            parts.append(evaluated(name))
+            error = parts[-1][0]
+            print(
+                f"{name}: {(error > WRONG).sum()} wrong, mean error {error.mean():.3f}"
+            )
+    error, support, known = map(np.concatenate, zip(*parts, strict=True))
+    wrong = error > WRONG
+    print(f"{wrong.sum()} of {len(wrong)} estimates are off by more than {WRONG}.")
+    print(f"support {area(support, wrong):.3f}")
+    print(f"how usual alone {area(2.0 * support - known, wrong):.3f}")
+    print(f"how much is known alone {area(known, wrong):.3f}")
+
+
+if __name__ == "__main__":
+    main()
