@@ -184,8 +184,8 @@ class Decisions:
     def to_frame(self) -> Any:
         """Give a table of the kind that the contexts came in.
 
-        An action that is called like one of the other columns gets the suffix
-        ``" (action)"``.
+        An action that keeps its natural course is NaN. An action that is called like
+        one of the other columns gets the suffix ``" (action)"``.
         """
         told = {
             "probability": self.probability,
@@ -202,7 +202,8 @@ class Decisions:
             while name in told or name in names:
                 name += " (action)"
             names.append(name)
-        actions = dict(zip(names, self.actions.T, strict=True))
+        left = np.where(self.altered, self.actions, np.nan)
+        actions = dict(zip(names, left.T, strict=True))
         return self.table.like({**actions, **told})
 
     def __repr__(self) -> str:
@@ -246,7 +247,8 @@ class Judge:
                 "leave",
                 f"a good outcome is {without} likely without action.{caution}",
             )
-        if self.unheard[i] is not None or self.criterion.valid is False:
+        barred = self.infeasible is not None and self.infeasible[i]
+        if self.unheard[i] is not None or self.criterion.valid is False or barred:
             return "abstain", (
                 f"nothing can be said with confidence; by the records a good outcome "
                 f"would be {now} likely, against {without} without action.{caution}"

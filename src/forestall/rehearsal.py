@@ -9,6 +9,7 @@ differentiated along the path.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,6 +35,9 @@ class Node:
         mechanisms: One for a number; one for each level of a category.
         law: How a number strays from its mean; ``None`` for a category.
         action: Its place among the actions; ``None`` for a covariate.
+        mates: Actions of its own tier among its inputs. They go along with it in the
+            natural course, but do not influence it.
+        apart: The same variable without its mates, for when one of them is altered.
     """
 
     name: str
@@ -42,6 +46,14 @@ class Node:
     mechanisms: tuple[Mechanism, ...]
     law: Law | None
     action: int | None
+    mates: tuple[int, ...] = ()
+    apart: Node | None = None
+
+    def when(self, altered: Bool[Array, " d_a"]) -> Node:
+        """Choose what this variable follows from when some actions are altered."""
+        if self.apart is not None and altered[list(self.mates)].any():
+            return self.apart
+        return self
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,12 +178,13 @@ class Rehearsal:
     ) -> Success:
         values = np.empty((len(x), len(draws)))
         slopes = np.empty((*values.shape, self.n_actions))
-        fixed = self._fixed_means(x, a, altered, draws)
+        nodes = [node.when(altered) for node in self.nodes]
+        fixed = self._fixed_means(nodes, x, a, altered, draws)
         for k, draw in enumerate(draws.tolist()):
             levels = noise.of(k)
             path = _Path.start(self, x, noise.n_paths, gradient)
             means = {name: mean[:, k] for name, mean in fixed.items()}
-            for v, node in enumerate(self.nodes):
+            for v, node in enumerate(nodes):
                 if node.action is not None and altered[node.action]:
                     path.set(node, a[:, node.action])
                 else:
@@ -182,6 +195,7 @@ class Rehearsal:
 
     def _fixed_means(
         self,
+        nodes: Sequence[Node],
         x: Float[Array, "p d_x"],
         a: Float[Array, "p d_a"],
         altered: Bool[Array, " d_a"],
@@ -190,13 +204,13 @@ class Rehearsal:
         """Evaluate nodes whose inputs do not vary: once for all draws and paths."""
         state = np.full((len(x), self.width), np.nan)
         state[:, : x.shape[1]] = x
-        for node in self.nodes:
+        for node in nodes:
             if node.action is not None and altered[node.action]:
                 state[:, node.columns] = a[:, [node.action]]
         known = ~np.isnan(state).any(axis=0)
         return {
             node.name: node.mechanisms[0](state[:, node.inputs], draws)
-            for node in self.nodes
+            for node in nodes
             if node.law is not None
             and known[node.inputs].all()
             and not (node.action is not None and altered[node.action])

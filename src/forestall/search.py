@@ -64,11 +64,23 @@ class Search:
         x: Float[Array, "q d_x"],
         subsets: Sequence[Bool[Array, " d_a"]],
         box: Box,
+        taken: Float[Array, "m d_a"],
         rng: np.random.Generator,
     ) -> Chosen:
-        """Find the best action of each context, altering one of the subsets."""
+        """Find the best action of each context, altering one of the subsets.
+
+        Args:
+            system: The fitted mechanisms.
+            x: The contexts, standardised.
+            subsets: Which actions may be altered together.
+            box: The feasible actions.
+            taken: Some actions of history, which are screened too: in a box that is
+                very wide, points spread over it might all lie beyond history.
+            rng: What the points and the residuals come from.
+        """
         noise = Noise.drawn(system.n_noises, self.n_paths, self.n_draws, rng)
-        screened = box.spread(self.n_screened, rng)
+        nearby = np.clip(taken, box.lower, box.upper)
+        screened = np.concatenate([box.spread(self.n_screened, rng), nearby])
         found = [
             self._within(_Trial(system, x, altered, noise, self.caution), screened, box)
             for altered in subsets

@@ -74,6 +74,8 @@ def choose(
         groups: The variable behind each input column; a variable has one width.
         alike: Treat all variables as one, with the same width and slope variance.
     """
+    if not z.shape[1]:
+        return Choice(np.empty(0), 1e-12, 1e-12, 1.0, np.empty(0))
     if alike:
         groups = np.zeros_like(groups)
     every = np.linspace(0, len(y) - 1, min(len(y), RECORDS)).astype(int)
