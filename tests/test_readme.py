@@ -76,7 +76,7 @@ def test_the_tasks_command_lists_every_task_that_the_readme_names(tmp_path):
         assert f"| `{name}` |" in README
 
 
-@pytest.mark.parametrize("name", ["foundation", "decisions", "unseen"])
+@pytest.mark.parametrize("name", ["foundation", "decisions", "unseen", "ablations"])
 def test_the_results_of_every_plan_are_complete(name, tmp_path):
     for suffix in ("csv", "json"):
         results = ROOT / "benchmarks" / "results" / f"{name}.{suffix}"

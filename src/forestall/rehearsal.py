@@ -102,11 +102,6 @@ class Noise:
         """How many paths each world has."""
         return self.levels.shape[1]
 
-    @property
-    def n_worlds(self) -> int:
-        """How many worlds have a shift of their own."""
-        return self.shifts.shape[1]
-
     def of(self, world: int) -> Float[Array, "v r"]:
         """The levels of one world, away from the ends."""
         shifted = (self.levels + self.shifts[:, [world]]) % 1.0

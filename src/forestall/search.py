@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from forestall.arrays import Array
 from forestall.errors import SpecError
@@ -65,6 +65,7 @@ class Search:
         subsets: Sequence[Bool[Array, " d_a"]],
         box: Box,
         taken: Float[Array, "m d_a"],
+        draws: Int[Array, " s"],
         rng: np.random.Generator,
     ) -> Chosen:
         """Find the best action of each context, altering one of the subsets.
@@ -76,13 +77,16 @@ class Search:
             box: The feasible actions.
             taken: Some actions of history, which are screened too: in a box that is
                 very wide, points spread over it might all lie beyond history.
+            draws: The drawn worlds to choose with.
             rng: What the points and the residuals come from.
         """
-        noise = Noise.drawn(system.n_noises, self.n_paths, self.n_draws, rng)
+        noise = Noise.drawn(system.n_noises, self.n_paths, len(draws), rng)
         nearby = np.clip(taken, box.lower, box.upper)
         screened = np.concatenate([box.spread(self.n_screened, rng), nearby])
         found = [
-            self._within(_Trial(system, x, altered, noise, self.caution), screened, box)
+            self._within(
+                _Trial(system, x, altered, draws, noise, self.caution), screened, box
+            )
             for altered in subsets
         ]
         winner = np.argmax([chosen.score for chosen in found], axis=0)
@@ -157,6 +161,7 @@ class _Trial:
     system: Rehearsal
     x: Float[Array, "q d_x"]
     altered: Bool[Array, " d"]
+    draws: Int[Array, " s"]
     noise: Noise
     caution: float
 
@@ -167,24 +172,20 @@ class _Trial:
 
     def score(self, a: Float[Array, "q k d"]) -> Float[Array, "q k"]:
         """Rank by a lower quantile, so that ignorance never pays."""
-        value, _ = self._success(a, self._draws, False)
+        value, _ = self._success(a, self.draws, False)
         return np.quantile(value, self.caution, axis=2)
 
     def score_and_rise(
         self, a: Float[Array, "q k d"]
     ) -> tuple[Float[Array, "q k"], Float[Array, "q k d"]]:
         """Also say in which direction the mean less some deviation rises."""
-        value, gradient = self._success(a, self._draws, True)
+        value, gradient = self._success(a, self.draws, True)
         off = value - value.mean(axis=2, keepdims=True)
         deviation = np.sqrt((off**2).mean(axis=2)) + 1e-9
         widening = (off[..., None] * gradient).mean(axis=2) / deviation[..., None]
         # For a normal law the quartile lies two thirds of a deviation below the mean.
         rise = gradient.mean(axis=2) - 0.67 * widening
         return np.quantile(value, self.caution, axis=2), rise
-
-    @property
-    def _draws(self) -> Array:
-        return np.arange(1, 1 + self.noise.n_worlds)
 
     def _success(
         self, a: Float[Array, "q k d"], draws: Array, gradient: bool

@@ -161,7 +161,8 @@ class StagedPolicy(Policy):
             rng = np.random.default_rng([self.method.seed, 1])
             taken = self.data.a[:: max(1, self.data.n // TAKEN)]
             search = self.method.search
-            chosen = search.best(self.system, x, subsets, box, taken, rng)
+            draws = self._worlds(1, search.n_draws)
+            chosen = search.best(self.system, x, subsets, box, taken, draws, rng)
             a, altered = chosen.a, chosen.altered
         else:
             altered = everything
@@ -185,6 +186,10 @@ class StagedPolicy(Policy):
             self.joint.extrapolates(joint) | unproven,
             altered,
         )
+
+    def _worlds(self, first: int, n: int) -> Int[Array, " s"]:
+        """Name drawn worlds; without epistemic spread, the mean over and over."""
+        return np.arange(first, first + n) * int(self.method.epistemic)
 
     def _beyond(
         self, a: Float[Array, "q d_a"], altered: Bool[Array, "q d_a"]
@@ -213,10 +218,7 @@ class StagedPolicy(Policy):
     ) -> Float[Array, "q s"]:
         """Rehearse with the draws that had no part in choosing."""
         n_draws = self.method.n_draws
-        first = 1 + self.method.search.n_draws
-        draws = np.arange(first, first + n_draws)
-        if not self.method.epistemic:
-            draws = np.zeros(n_draws, dtype=int)
+        draws = self._worlds(1 + self.method.search.n_draws, n_draws)
         rng = np.random.default_rng([self.method.seed, 2])
         noise = Noise.drawn(self.system.n_noises, self.method.n_paths, n_draws, rng)
         out = np.empty((len(x), n_draws))
