@@ -264,7 +264,7 @@ def _levels() -> Float[Array, " k"]:
 
 
 @dataclass(frozen=True, eq=False)
-class Ridge:
+class Regression:
     """A ridge regression, and the root of what it leaves unknown, for unit noise."""
 
     weights: Float[Array, "q k"]
@@ -273,7 +273,7 @@ class Ridge:
 
 def ridge_if_it_helps(
     Psi: Float[Array, "n q"], target: Float[Array, "n k"]
-) -> Ridge | None:
+) -> Regression | None:
     """Choose the penalty by leave-one-out error; ``None`` when the mean does better."""
     U, s, Vt = svd(Psi, full_matrices=False)
     projected = U.T @ target
@@ -286,5 +286,5 @@ def ridge_if_it_helps(
         gain = float((target**2 - left_out**2).sum(axis=1).mean())
         if gain > highest:
             weights = Vt.T @ ((s / (s**2 + penalty))[:, None] * projected)
-            best, highest = Ridge(weights, Vt.T / np.sqrt(s**2 + penalty)), gain
+            best, highest = Regression(weights, Vt.T / np.sqrt(s**2 + penalty)), gain
     return best
