@@ -1,12 +1,13 @@
 # make demo   install into .venv and run the lending story
 # make test   install and run the tests
+# make test-all  the same, and those that need the heavy extras
 # make check  lint, types, doctests and the smoke benchmark
 
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 
-.PHONY: install demo test check lint types doctest smoke bench-speed clean
+.PHONY: install demo test test-all check lint types doctest smoke bench-speed clean
 
 install: .venv/.installed-dev
 
@@ -14,7 +15,11 @@ demo: .venv/.installed
 	$(BIN)/forestall demo
 
 test: .venv/.installed-dev
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 -m "not slow and not heavy"
+
+# What "make test" leaves out; here nothing may be skipped for want of a package.
+test-all: test .venv/.installed-all
+	FORESTALL_REQUIRE=flows $(BIN)/python -m pytest -n 2 -m "heavy and not slow"
 
 check: lint types doctest smoke
 
@@ -53,5 +58,10 @@ clean:
 
 .venv/.installed-dev: .venv/bin/python pyproject.toml constraints.txt
 	@echo "Installing forestall with its extras and development tools (a minute or two, once)"
-	$(PIP) -e '.[plots,dev]'
+	$(PIP) -e '.[plots,convex,scale,dev]'
 	@touch .venv/.installed $@
+
+.venv/.installed-all: .venv/.installed-dev
+	@echo "Installing the heavy extras (a few minutes, once)"
+	$(PIP) -e '.[plots,convex,scale,flows,dev]'
+	@touch .venv/.installed-dev $@
