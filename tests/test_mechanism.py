@@ -6,8 +6,9 @@ from scipy.optimize import check_grad
 from scipy.stats import kstest
 
 from forestall.law import Law, ridge_if_it_helps
-from forestall.mechanism import Mechanism, polynomials
+from forestall.mechanism import Mechanism
 from forestall.select import Choice, Likelihood, choose
+from forestall.spanning import polynomials
 
 DRAWS = np.arange(65)
 

@@ -12,6 +12,8 @@ from forestall.arrays import Array
 # Beyond this many records the median of their distances is settled; all pairs of
 # 100,000 would be 40 GB.
 MEDIAN_RECORDS = 2000
+# Kernel values made at a time: two megabytes of them stay in the cache.
+BLOCK = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +39,13 @@ class Gaussian:
         """Evaluate the kernel between every point and every centre."""
         return gram(v / self.bandwidth, centres / self.bandwidth)
 
+    def triangle(self, v: Float[Array, "n d"]) -> Float[Array, "n n"]:
+        """Evaluate the kernel between the points; what is above the diagonal is noise.
+
+        The columns are contiguous, as LAPACK wants them.
+        """
+        return triangle(v / self.bandwidth)
+
     def __mul__(self, other: Gaussian) -> Gaussian:
         """Make the product kernel over the concatenated blocks (assumption 1)."""
         return Gaussian(np.concatenate([self.bandwidth, other.bandwidth]))
@@ -46,13 +55,51 @@ def gram(v: Float[Array, "n d"], c: Float[Array, "m d"]) -> Float[Array, "n m"]:
     """Evaluate the Gaussian kernel of width one, in one array and in place."""
     if not c.size:
         return np.ones((len(v), len(c)))
+    if len(v) == 1:
+        # No product to speak of: the differences are cheaper, and sharper.
+        return np.exp(-0.5 * _squares(c - v))[None]
+    left, right = _lifted(v, c)
+    rows = np.empty((len(v), len(c)))
+    step = max(1, BLOCK // len(c))
+    for i in range(0, len(v), step):
+        part = rows[i : i + step]
+        np.matmul(left[i : i + step], right, out=part)
+        np.exp(part, out=part)
+    return rows
+
+
+def triangle(v: Float[Array, "n d"]) -> Float[Array, "n n"]:
+    """Evaluate the lower triangle of a Gram matrix, half of the exponentials."""
+    n = len(v)
+    if not v.size:
+        return np.ones((n, n))
+    left, right = _lifted(v, v)
+    # Zeros that nobody touches take no memory; rows here are columns to LAPACK.
+    K = np.zeros((n, n))
+    step = max(1, BLOCK // n)
+    for i in range(0, n, step):
+        part = K[i : i + step, i:]
+        np.matmul(left[i : i + step], right[:, i:], out=part)
+        np.exp(part, out=part)
+    return K.T
+
+
+def _lifted(
+    v: Float[Array, "n d"], c: Float[Array, "m d"]
+) -> tuple[Float[Array, "n e"], Float[Array, "e m"]]:
+    """Add two dimensions in which the inner product is minus half the distance."""
     # Distances lose digits to cancellation far from the origin, so move there first.
     centre = c.mean(axis=0)
     v, c = v - centre, c - centre
-    rows = v @ c.T
-    rows -= 0.5 * np.einsum("nd,nd->n", v, v)[:, None]
-    rows -= 0.5 * np.einsum("md,md->m", c, c)[None, :]
-    return np.exp(rows, out=rows)
+    left, right = -0.5 * _squares(v)[:, None], -0.5 * _squares(c)[:, None]
+    return (
+        np.concatenate([v, left, np.ones((len(v), 1))], axis=1),
+        np.concatenate([c, np.ones((len(c), 1)), right], axis=1).T,
+    )
+
+
+def _squares(v: Float[Array, "n d"]) -> Float[Array, " n"]:
+    return np.einsum("nd,nd->n", v, v)
 
 
 def median_bandwidth(v: Float[Array, "n d"], factor: float) -> Float[Array, " d"]:
@@ -68,5 +115,9 @@ def median_bandwidth(v: Float[Array, "n d"], factor: float) -> Float[Array, " d"
         # Sorted first, so that the order of the records does not matter.
         v = v[np.lexsort(v.T)][:: -(-n // MEDIAN_RECORDS)]
     distances = pdist(v) if d and n > 1 else np.zeros(1)
-    width = np.median(distances) or np.sqrt(np.mean(distances**2)) or 1.0
+    width = (
+        np.median(distances, overwrite_input=True)
+        or np.sqrt(np.mean(distances**2))
+        or 1.0
+    )
     return np.full(d, factor * width)

@@ -1,9 +1,9 @@
 r"""One mechanism: how a variable follows from what precedes it, and how it strays.
 
-The mean is a Gaussian process in finitely many features: the exact polynomial trend,
-and the Gaussian part on a few centres that span the records. Draws of the whole
-function are coherent across inputs and return to the prior away from the records
-(pathwise conditioning): a draw from the prior plus what the records correct in it.
+The mean is a Gaussian process in finitely many functions. Draws of the whole mean are
+coherent across inputs and return to the prior away from the records (pathwise
+conditioning): a draw from the prior plus what the records correct in it. Of the records
+only sums of products are needed, which add up over batches.
 """
 
 from __future__ import annotations
@@ -12,22 +12,24 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg import cho_factor, cho_solve, eigh, solve_triangular
 
 from forestall.arrays import Array
-from forestall.expansion import pivoted_cholesky
 from forestall.kernels import gram
+from forestall.lowrank import Approximation
 from forestall.select import Choice
+from forestall.spanning import Spanning, polynomial_gradient, polynomials
 
-# Centres of the Gaussian part at most, and what may be left unexplained by them as a
-# share of the noise.
-CENTRES, LEFT = 200, 0.02
-# Random features of the prior's Gaussian part.
+# Random waves of the prior's Gaussian part.
 WAVES = 96
+# How much quieter or louder than usual a record may count as, in variance.
+LOUD = np.array([0.1, 10.0])
 # The draws know nothing of the doubt about the hyperparameters and the kernel, so they
 # are spread by this much more. Chosen over 1 by the coverage of intervals on random
 # structural models 20 to 33, which no reported figure uses.
 DOUBT = 1.25
+# Records handled at a time.
+BLOCK = 1 << 14
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,12 +42,13 @@ class Mechanism:
         choice: The hyperparameters.
         mean: The mean of the output.
         scale: The standard deviation of the output.
-        trend: Weights of the polynomial features.
+        trend: Weights of the polynomial.
         centres: Centres of the Gaussian part, in units of the widths.
         bumps: Their weights.
-        frequencies: Frequencies of the prior's random features.
+        frequencies: Frequencies of random waves: those of the prior, or of the
+            Gaussian part itself.
         phases: Their phases.
-        waves: Their weights; zero for the mean.
+        waves: Their weights.
         residuals: Studentised residuals, in the unit of the output.
         leverage: How much each record moves its own prediction, 0 to 1.
     """
@@ -70,68 +73,49 @@ class Mechanism:
         choice: Choice,
         n_draws: int,
         rng: np.random.Generator,
+        loudness: Float[Array, " n"] | None = None,
     ) -> Mechanism:
-        """Learn the mean of ``v`` given ``z`` and draw functions from its posterior."""
-        mean, scale = float(v.mean()), float(v.std()) or 1.0
-        y = (v - mean) / scale
-        basis = _Basis.of(z, choice)
-        Phi = basis.features(z)
-        A = Phi.T @ Phi
-        A[np.diag_indices(len(A))] += choice.noise
-        factor = cho_factor(A, lower=True)
-        theta = cho_solve(factor, Phi.T @ y)
-        half = solve_triangular(factor[0], Phi.T, lower=True)
-        leverage = np.minimum(np.einsum("pn,pn->n", half, half), 0.99)
-        # In-sample residuals shrink and left-out ones carry the mean's own error, which
-        # the draws carry already; these have the variance of the noise.
-        residuals = (y - Phi @ theta) / np.sqrt(1.0 - leverage)
-        prior = _Prior.drawn(basis, choice, n_draws, rng)
-        noise = rng.normal(0.0, np.sqrt(choice.noise), size=(len(y), n_draws))
-        correction = cho_solve(factor, Phi.T @ (y[:, None] - prior(z) - noise))
-        weights = np.concatenate([theta[:, None], correction], axis=1)
-        p = len(basis.spread)
-        weights[:p, 1:] += prior.trend
-        weights[:, 1:] += (DOUBT - 1.0) * (weights[:, 1:] - theta[:, None])
-        still = np.zeros((len(prior.waves), 1))
-        return cls(
-            choice,
-            mean,
-            scale,
-            weights[:p] * basis.spread[:, None],
-            basis.centres,
-            basis.to_bumps(weights[p:]),
-            prior.frequencies,
-            prior.phases,
-            np.concatenate([still, DOUBT * prior.waves], axis=1),
-            residuals * scale,
-            leverage,
-        )
+        """Learn the mean of ``v`` given ``z`` and draw functions from its posterior.
+
+        Args:
+            z: The inputs.
+            v: The output.
+            choice: The hyperparameters.
+            n_draws: How many functions are drawn.
+            rng: What they are drawn with.
+            loudness: The variance of each record's noise, in the unit of the output;
+                ``None`` where all are alike. A loud record says less.
+        """
+        draft = Draft.of(z, v, choice, n_draws, rng)
+        return draft.settled(draft.count(z, v, loudness), z, v, loudness)
 
     def __call__(
         self, z: Float[Array, "n d"], draws: Int[Array, " s"]
     ) -> Float[Array, "n s"]:
         """Evaluate the mean (draw 0) or draws of it."""
         out = polynomials(z, self._order) @ self.trend[:, draws]
+        t = z / self.choice.widths
         if len(self.centres):
-            t = z / self.choice.widths
             out += gram(t, self.centres) @ self.bumps[:, draws]
-            if np.any(draws):
-                angles = t @ self.frequencies.T
-                angles += self.phases
-                out += np.cos(angles, out=angles) @ self.waves[:, draws]
+        # With centres the waves are those of the prior, which the mean has none of.
+        if len(self.frequencies) and (np.any(draws) or not len(self.centres)):
+            angles = t @ self.frequencies.T
+            angles += self.phases
+            out += np.cos(angles, out=angles) @ self.waves[:, draws]
         out *= self.scale
         out += self.mean
         return out
 
     def gradient(self, z: Float[Array, "n d"], draw: int) -> Float[Array, "n d"]:
         """Differentiate one draw by its inputs."""
-        out = _polynomial_gradient(z, self.trend[:, draw], self._order)
+        out = polynomial_gradient(z, self.trend[:, draw], self._order)
+        t, widths = z / self.choice.widths, self.choice.widths
         if len(self.centres):
-            t = z / self.choice.widths
             rows = gram(t, self.centres) * self.bumps[:, draw]
-            bends = rows @ self.centres - rows.sum(axis=1)[:, None] * t
+            out += (rows @ self.centres - rows.sum(axis=1)[:, None] * t) / widths
+        if len(self.frequencies):
             waves = np.sin(t @ self.frequencies.T + self.phases) * self.waves[:, draw]
-            out += (bends - waves @ self.frequencies) / self.choice.widths
+            out -= waves @ self.frequencies / widths
         return out * self.scale
 
     @property
@@ -140,99 +124,200 @@ class Mechanism:
 
 
 @dataclass(frozen=True, eq=False)
-class _Basis:
-    """The features in which a mechanism is a Bayesian linear model.
+class Moments:
+    r"""Sums over records that suffice for a mechanism: they add up.
 
     Args:
-        choice: The hyperparameters.
-        spread: The prior standard deviation of each polynomial weight.
-        centres: Centres of the Gaussian part, in units of the widths.
-        factor: The Cholesky factor of their Gram matrix.
+        n: The number of records.
+        squares: :math:`\Phi^\top W \Phi`, of the spanning functions.
+        target: :math:`\Phi^\top W y`.
+        waves: :math:`\Phi^\top W C`, with the waves of the prior.
     """
 
-    choice: Choice
-    spread: Float[Array, " p"]
-    centres: Float[Array, "m d"]
-    factor: Float[Array, "m m"]
+    n: int
+    squares: Float[Array, "q q"]
+    target: Float[Array, " q"]
+    waves: Float[Array, "q f"]
 
-    @classmethod
-    def of(cls, z: Float[Array, "n d"], choice: Choice) -> _Basis:
-        d = z.shape[1]
-        spread = np.sqrt(np.concatenate([[1.0], choice.linear]))
-        if choice.quadratic > 1e-3 * choice.noise / len(z):
-            squares = np.full(d * (d + 1) // 2, np.sqrt(choice.quadratic))
-            spread = np.concatenate([spread, squares])
-        t = z / choice.widths
-        limit = min(CENTRES, len(z))
-        if choice.smooth <= LEFT * choice.noise / 10:
-            limit = 0
-        tolerance = max(LEFT * choice.noise / choice.smooth, 1e-10)
-        pivots, columns = pivoted_cholesky(t, limit, tolerance)
-        return cls(choice, spread, t[pivots], columns[pivots])
-
-    def features(self, z: Float[Array, "n d"]) -> Float[Array, "n q"]:
-        d = z.shape[1]
-        order = 1 if len(self.spread) == 1 + d else 2
-        trend = polynomials(z, order) * self.spread
-        rows = gram(self.centres, z / self.choice.widths)
-        bends = solve_triangular(self.factor, rows, lower=True).T
-        return np.concatenate([trend, np.sqrt(self.choice.smooth) * bends], axis=1)
-
-    def to_bumps(self, weights: Float[Array, "m s"]) -> Float[Array, "m s"]:
-        """Turn weights of orthonormal features into weights of kernel functions."""
-        whole = solve_triangular(self.factor, weights, lower=True, trans="T")
-        return np.sqrt(self.choice.smooth) * whole
+    def __add__(self, other: Moments) -> Moments:
+        """Add the sums of two batches."""
+        return Moments(
+            self.n + other.n,
+            self.squares + other.squares,
+            self.target + other.target,
+            self.waves + other.waves,
+        )
 
 
 @dataclass(frozen=True, eq=False)
-class _Prior:
-    """Functions drawn from the prior, by random Fourier features."""
+class Draft:
+    """A mechanism before the records are counted: functions, and draws of the prior.
 
-    basis: _Basis
-    trend: Float[Array, "p s"]
+    Args:
+        choice: The hyperparameters.
+        mean: The mean of the output.
+        scale: The standard deviation of the output.
+        span: The spanning functions.
+        own: Prior draws of their weights; zero on the centres, whose part the waves
+            of the prior have.
+        frequencies: Frequencies of these waves.
+        phases: Their phases.
+        waves: Prior draws of their weights.
+        strays: Standard normal draws, for the noise that was not seen.
+    """
+
+    choice: Choice
+    mean: float
+    scale: float
+    span: Spanning
+    own: Float[Array, "q s"]
     frequencies: Float[Array, "f d"]
     phases: Float[Array, " f"]
     waves: Float[Array, "f s"]
+    strays: Float[Array, "q s"]
 
     @classmethod
-    def drawn(
-        cls, basis: _Basis, choice: Choice, n_draws: int, rng: np.random.Generator
-    ) -> _Prior:
-        n_waves = WAVES if len(basis.centres) else 0
+    def of(
+        cls,
+        z: Float[Array, "n d"],
+        v: Float[Array, " n"],
+        choice: Choice,
+        n_draws: int,
+        rng: np.random.Generator,
+        approximation: Approximation | None = None,
+    ) -> Draft:
+        """Lay the functions over the records, or a sample, and draw from the prior."""
+        span = Spanning.of(z, choice, approximation)
+        p, m, f = span.sizes
+        n_waves = WAVES if m else 0
         amplitude = np.sqrt(2.0 * choice.smooth / max(n_waves, 1))
+        own = rng.normal(size=(p + m + f, n_draws))
+        own[p : p + m] = 0.0
         return cls(
-            basis,
-            rng.normal(size=(len(basis.spread), n_draws)),
-            rng.normal(size=(n_waves, len(choice.widths))),
+            choice,
+            float(v.mean()),
+            float(v.std()) or 1.0,
+            span,
+            own,
+            rng.normal(size=(n_waves, z.shape[1])),
             rng.uniform(0.0, 2.0 * np.pi, size=n_waves),
             amplitude * rng.normal(size=(n_waves, n_draws)),
+            rng.normal(size=(p + m + f, n_draws)),
         )
 
-    def __call__(self, z: Float[Array, "n d"]) -> Float[Array, "n s"]:
-        order = 1 if len(self.trend) == 1 + z.shape[1] else 2
-        trend = polynomials(z, order) @ (self.trend * self.basis.spread[:, None])
-        angles = (z / self.basis.choice.widths) @ self.frequencies.T + self.phases
-        return trend + np.cos(angles) @ self.waves
+    def count(
+        self,
+        z: Float[Array, "n d"],
+        v: Float[Array, " n"],
+        loudness: Float[Array, " n"] | None = None,
+    ) -> Moments:
+        """Sum up some records, block by block."""
+        weights = self.choice.noise / self._noise(len(v), loudness)
+        q, f = len(self.own), len(self.phases)
+        total = Moments(0, np.zeros((q, q)), np.zeros(q), np.zeros((q, f)))
+        for i in range(0, len(v), BLOCK):
+            part = slice(i, i + BLOCK)
+            total += self._block(z[part], v[part], weights[part])
+        return total
+
+    def _block(
+        self, z: Float[Array, "n d"], v: Float[Array, " n"], weights: Float[Array, " n"]
+    ) -> Moments:
+        root = np.sqrt(weights)[:, None]
+        Phi = self.span(z)
+        Phi *= root
+        angles = (z / self.choice.widths) @ self.frequencies.T + self.phases
+        waves = np.cos(angles, out=angles)
+        waves *= root
+        y = (v - self.mean) / self.scale * root[:, 0]
+        # Of a matrix with itself NumPy computes one triangle.
+        return Moments(len(v), Phi.T @ Phi, Phi.T @ y, Phi.T @ waves)
+
+    def settled(
+        self,
+        moments: Moments,
+        z: Float[Array, "n d"],
+        v: Float[Array, " n"],
+        loudness: Float[Array, " n"] | None = None,
+    ) -> Mechanism:
+        """Condition on the records that were counted.
+
+        Args:
+            moments: Their sums.
+            z: The inputs of those whose residuals are wanted: all, or a sample.
+            v: Their output.
+            loudness: The variance of their noise.
+        """
+        noise = self.choice.noise
+        A = moments.squares.copy()
+        A[np.diag_indices(len(A))] += noise
+        factor = cho_factor(A, lower=True, overwrite_a=True)
+        theta = cho_solve(factor, moments.target)
+        # What the prior's draws, and noise drawn along, would have shown.
+        shown = moments.squares @ self.own + moments.waves @ self.waves
+        shown += np.sqrt(noise) * _root(moments.squares) @ self.strays
+        draws = self.own + cho_solve(factor, moments.target[:, None] - shown)
+        draws = theta[:, None] + DOUBT * (draws - theta[:, None])
+        weights = np.concatenate([theta[:, None], draws], axis=1)
+        return self._mechanism(weights, *self._residuals(factor, theta, z, v, loudness))
+
+    def _residuals(
+        self,
+        factor: tuple[Array, bool],
+        theta: Float[Array, " q"],
+        z: Float[Array, "n d"],
+        v: Float[Array, " n"],
+        loudness: Float[Array, " n"] | None,
+    ) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+        Phi = self.span(z)
+        half = solve_triangular(factor[0], Phi.T, lower=True)
+        weights = self.choice.noise / self._noise(len(v), loudness)
+        leverage = np.minimum(np.einsum("pn,pn->n", half, half) * weights, 0.99)
+        # In-sample residuals shrink and left-out ones carry the mean's own error, which
+        # the draws carry already; these have the variance of the noise.
+        strayed = v - self.mean - self.scale * (Phi @ theta)
+        return strayed / np.sqrt(1.0 - leverage), leverage
+
+    def _noise(self, n: int, loudness: Float[Array, " n"] | None) -> Float[Array, " n"]:
+        noise = self.choice.noise
+        if loudness is None:
+            return np.full(n, noise)
+        return np.clip(loudness / self.scale**2, *(noise * LOUD))
+
+    def _mechanism(
+        self,
+        weights: Float[Array, "q s"],
+        residuals: Float[Array, " n"],
+        leverage: Float[Array, " n"],
+    ) -> Mechanism:
+        span = self.span
+        p, m, f = span.sizes
+        trend, bumps, waves = np.split(weights, [p, p + m])
+        frequencies, phases = self.frequencies, self.phases
+        if f:
+            # A sine is a cosine a quarter later.
+            frequencies = np.tile(span.frequencies, (2, 1))
+            phases = np.repeat([0.0, -0.5 * np.pi], f // 2)
+            waves = waves * np.sqrt(2.0 * self.choice.smooth / f)
+        else:
+            still = np.zeros((len(phases), 1))
+            waves = np.concatenate([still, DOUBT * self.waves], axis=1)
+        return Mechanism(
+            self.choice,
+            self.mean,
+            self.scale,
+            trend * span.spread[:, None],
+            span.centres,
+            span.to_bumps(bumps),
+            frequencies,
+            phases,
+            waves,
+            residuals,
+            leverage,
+        )
 
 
-def polynomials(z: Float[Array, "n d"], order: int) -> Float[Array, "n p"]:
-    """List the constant, the inputs and, for order 2, their products."""
-    parts = [np.ones((len(z), 1)), z]
-    if order == 2:
-        i, j = np.triu_indices(z.shape[1])
-        # Off the diagonal a product stands for two: (z'w)^2 counts it twice.
-        parts.append(z[:, i] * z[:, j] * np.where(i == j, 1.0, np.sqrt(2.0)))
-    return np.concatenate(parts, axis=1)
-
-
-def _polynomial_gradient(
-    z: Float[Array, "n d"], weights: Float[Array, " p"], order: int
-) -> Float[Array, "n d"]:
-    d = z.shape[1]
-    out = np.tile(weights[1 : 1 + d], (len(z), 1))
-    if order == 2:
-        i, j = np.triu_indices(d)
-        B = np.zeros((d, d))
-        B[i, j] = weights[1 + d :] * np.where(i == j, 1.0, np.sqrt(2.0))
-        out += z @ (B + B.T)
-    return out
+def _root(A: Float[Array, "q q"]) -> Float[Array, "q q"]:
+    """A matrix whose product with its transpose is ``A``, which may be singular."""
+    values, axes = eigh(A)
+    return axes * np.sqrt(np.maximum(values, 0.0))

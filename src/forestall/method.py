@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numbers
+import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,14 +14,19 @@ from jaxtyping import Float
 
 from forestall.arrays import Array
 from forestall.decisions import Assessment, Decisions, Judge
-from forestall.errors import ExtrapolationWarning, ForestallWarning
+from forestall.errors import ExtrapolationWarning, ForestallWarning, SpecError
 from forestall.identify import Criterion, Identification
 from forestall.observations import ContextRows, Schema
 from forestall.problem import Problem
 from forestall.support import Horizon
 
-# Contexts answered at a time, so that memory does not grow with the batch.
-BLOCK = 512
+# Bytes that the contexts answered at a time may take, and how many these may be.
+BUDGET = 1 << 25
+FEWEST, MOST = 16, 256
+# Columns as long as the history that answering one context takes, about.
+COLUMNS = 8
+# Seconds after which a batch shows how far it is.
+PATIENCE = 2.0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -50,27 +57,29 @@ class Policy(ABC):
         """Name the method; the records it holds stay out of logs."""
         return f"<{type(self).__name__} for {', '.join(self.problem.actions)}>"
 
-    def recommend(self, contexts: Any) -> Decisions:
+    def recommend(self, contexts: Any, *, jobs: int = 1) -> Decisions:
         """Choose an action for each row of ``contexts``.
 
         Args:
             contexts: A table of contexts, or one mapping of names to values.
+            jobs: How many processes share the work; worth it from some seconds on.
         """
         rows = self.schema.encode_contexts(contexts)
-        return self._decide(rows, None)
+        return self._decide(rows, None, jobs=jobs)
 
-    def evaluate(self, contexts: Any, actions: Any) -> Decisions:
+    def evaluate(self, contexts: Any, actions: Any, *, jobs: int = 1) -> Decisions:
         """Assess given actions, row by row: what if we did this?
 
         Args:
             contexts: A table of contexts, or one mapping of names to values.
             actions: A table or an array with a row for each context, or one mapping
                 for all of them.
+            jobs: How many processes share the work.
         """
         rows = self.schema.encode_contexts(contexts)
         a = self.schema.actions_from_table(actions, rows.n)
         inside = (a >= self.schema.lower) & (a <= self.schema.upper)
-        return self._decide(rows, a, [not row.all() for row in inside])
+        return self._decide(rows, a, [not row.all() for row in inside], jobs=jobs)
 
     def probability(self, contexts: Any, actions: Any) -> Array:
         """Estimate how likely a good outcome is under the given actions."""
@@ -89,20 +98,38 @@ class Policy(ABC):
         Everything is standardised. Contexts come in blocks of bounded size.
         """
 
+    @property
+    def width(self) -> int:
+        """How many numbers are held at a time to answer one context, about."""
+        return COLUMNS * len(self.horizon.support.records)
+
+    @property
+    def block(self) -> int:
+        """How many contexts are answered at a time, so that memory stays bounded."""
+        return max(FEWEST, min(MOST, BUDGET // (8 * self.width)))
+
     def _decide(
         self,
         rows: ContextRows,
         a: Float[Array, "q d_a"] | None,
         infeasible: list[bool] | None = None,
+        *,
+        jobs: int = 1,
     ) -> Decisions:
-        blocks = [
-            self.answer(rows.x[i : i + BLOCK], None if a is None else a[i : i + BLOCK])
-            for i in range(0, max(1, rows.n), BLOCK)
-        ]
+        told = Assessment.joined(list(self._answers(rows.x, a, jobs)))
         judge = Judge(self.criterion, self.horizon.remarks(rows.x), infeasible)
         self._warn(rows, judge.unheard)
-        told = Assessment.joined(blocks)
         return Decisions.judged(rows, told, self.schema, self.identification, judge)
+
+    def _answers(
+        self, x: Float[Array, "q d_x"], a: Float[Array, "q d_a"] | None, jobs: int
+    ) -> Iterable[Assessment]:
+        step = self.block
+        parts = [slice(i, i + step) for i in range(0, max(1, len(x)), step)]
+        blocks = [(x[part], None if a is None else a[part]) for part in parts]
+        if _checked(jobs) == 1 or len(blocks) == 1:
+            return shown((self.answer(*each) for each in blocks), len(blocks))
+        return shown(_shared(self, blocks, jobs), len(blocks))
 
     def _warn(self, rows: ContextRows, unheard: Sequence[str | None]) -> None:
         faults = [text for text in rows.faults if text]
@@ -135,3 +162,51 @@ class Method(ABC):
             history: A pandas, polars or pyarrow table, a dict of arrays, or the path
                 of a CSV or Parquet file.
         """
+
+
+def _checked(jobs: int) -> int:
+    whole = isinstance(jobs, numbers.Integral) and not isinstance(jobs, bool)
+    if not whole or jobs < 1:
+        raise SpecError(
+            f"Expected jobs above zero and whole; got {jobs!r}. Pass 1 to stay in this "
+            f"process."
+        )
+    return int(jobs)
+
+
+def _shared(
+    policy: Policy, blocks: Sequence[tuple[Array, Array | None]], jobs: int
+) -> Iterator[Assessment]:
+    """Answer in other processes, each with one thread for its linear algebra."""
+    from joblib import Parallel, delayed, parallel_config
+
+    with parallel_config(backend="loky", n_jobs=jobs, inner_max_num_threads=1):
+        work = Parallel(return_as="generator")
+        yield from work(delayed(policy.answer)(*each) for each in blocks)
+
+
+def shown(parts: Iterable[Assessment], total: int) -> Iterator[Assessment]:
+    """Show on a terminal how far a batch is, once it has taken a while."""
+    start, bar = time.monotonic(), None
+    try:
+        for done, part in enumerate(parts, start=1):
+            yield part
+            if bar is None and done < total and time.monotonic() - start > PATIENCE:
+                bar = _bar(total)
+            if bar is not None:
+                bar.update(bar.task_ids[0], completed=done)
+    finally:
+        if bar is not None:
+            bar.stop()
+
+
+def _bar(total: int) -> Any:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    # The error stream, so that decisions can be piped.
+    console = Console(stderr=True)
+    bar = Progress(console=console, transient=True, disable=not console.is_terminal)
+    bar.add_task("deciding", total=total)
+    bar.start()
+    return bar

@@ -12,30 +12,35 @@ import numpy as np
 from jaxtyping import Float
 
 from forestall.arrays import Array
-from forestall.ascent import Ascent, is_positive, top_starts
+from forestall.ascent import Ascent, is_positive
 from forestall.choice import Choice
 from forestall.decisions import Assessment
 from forestall.diagnostics import Diagnostics, diagnose
 from forestall.errors import ForestallWarning, SpecError
-from forestall.expansion import Basis, Expansion
+from forestall.expansion import Basis
 from forestall.identify import Criterion, Identification
 from forestall.kernels import Gaussian
+from forestall.lowrank import Approximation
 from forestall.method import Method, Policy
 from forestall.observations import Observations, good_records
 from forestall.problem import Problem
-from forestall.ridge import Belief
+from forestall.reduced import LowRank
 from forestall.setting import (
     AUTO,
     PENALTY,
     Records,
     Setting,
+    even,
     factors,
     settled,
     sharpened,
 )
 from forestall.solution import FEW, Solution, check_size, warn_if_few_are_good
 from forestall.support import Horizon, Support
-from forestall.systems import Systems
+from forestall.systems import Exact, Objective, Systems, View
+
+# The density of more records than this is settled, and quadratic in their number.
+JUDGED = 2_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +59,9 @@ class KernelRehearsal(Method):
         sharpness: The parameter :math:`\eta`; ``None`` chooses 5, 10 or 20 by the
             share of good records, or by Brier score where widths are ``"auto"``.
         ascent: How to climb to the best action.
+        approximation: ``None`` is the exact fit, cubic in the number of records;
+            ``Nystrom(rank=200)`` or ``RandomFourier(n_features=500)`` is linear in it,
+            and a decision does not depend on it.
     """
 
     bandwidth: float | Mapping[str, float] | str = 1.0
@@ -61,6 +69,7 @@ class KernelRehearsal(Method):
     context_penalty: float | None = None
     sharpness: float | None = None
     ascent: Ascent = field(default_factory=Ascent)
+    approximation: Approximation | None = None
 
     def __post_init__(self) -> None:
         """Check every hyperparameter once."""
@@ -72,6 +81,11 @@ class KernelRehearsal(Method):
                     object.__setattr__(self, name, PENALTY)
         if not isinstance(self.ascent, Ascent):
             raise SpecError(f"Expected ascent as an Ascent; got {self.ascent!r}.")
+        if not isinstance(self.approximation, Approximation | None):
+            raise SpecError(
+                f"Expected approximation as None, a Nystrom or a RandomFourier; got "
+                f"{self.approximation!r}. Use e.g. Nystrom(rank=200)."
+            )
         for name in ("outcome_penalty", "context_penalty", "sharpness"):
             value = getattr(self, name)
             if value is not None and not is_positive(value):
@@ -80,7 +94,8 @@ class KernelRehearsal(Method):
     def fit(self, problem: Problem, history: Any) -> KernelPolicy:
         """Learn a policy from historical records."""
         data = Observations.read(problem, history)
-        check_size(data.n, 4 if self.bandwidth == AUTO else 3)
+        if self.approximation is None:
+            check_size(data.n, 4 if self.bandwidth == AUTO else 3)
         warn_if_few_are_good(int(data.good.sum()))
         adjusted = self.adjusted(problem.identification())
         return KernelPolicy.fitted(
@@ -121,22 +136,25 @@ class NestedRehearsal(KernelRehearsal):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class KernelPolicy(Policy):
-    r"""A fitted kernel method: two Cholesky factors and the weights they gave.
+    r"""A fitted kernel method: factored systems and the weights they gave.
+
+    With low rank the answers need none of the records; they are kept for
+    :meth:`for_region` and :meth:`diagnostics`.
 
     Args:
         method: The hyperparameters.
+        setting: Kernels, penalties and sharpness, as settled.
         records: The records, standardised, and what is adjusted for.
         systems: The linear systems, factored.
         solution: The weights for the desired region.
-        basis: Few actions that span those of the records; ``None`` keeps them all.
         joint: The density of contexts and actions together.
     """
 
     method: KernelRehearsal
+    setting: Setting
     records: Records
     systems: Systems
     solution: Solution
-    basis: Basis | None
     joint: Support
 
     @classmethod
@@ -145,23 +163,26 @@ class KernelPolicy(Policy):
     ) -> KernelPolicy:
         """Factor the systems and solve them (algorithm 1, phase 1)."""
         data, setting = records.data, method.setting(records)
-        systems = Systems.factored(setting, records)
+        # Before the systems, which fill the memory.
+        horizon = horizon_of(data)
+        joint = Support.of(even(np.concatenate([data.x, data.a], axis=1), JUDGED))
+        systems: Systems
+        if method.approximation is None:
+            systems = Exact.factored(setting, records)
+            solution = systems.solved(records, setting.sharpness)
+        else:
+            systems, solution = LowRank.fitted(method.approximation, setting, records)
         return cls(
             problem=problem,
             schema=data.schema,
-            horizon=Horizon.of(data.schema.context, data.x),
+            horizon=horizon,
             method=method,
+            setting=setting,
             records=records,
             systems=systems,
-            solution=systems.solved(records),
-            basis=Basis.spanning(setting.k_a, data.a, records.probes()),
-            joint=Support.of(np.concatenate([data.x, data.a], axis=1)),
+            solution=solution,
+            joint=joint,
         )
-
-    @property
-    def setting(self) -> Setting:
-        """Kernels, penalties and sharpness."""
-        return self.systems.setting
 
     @property
     def choice(self) -> Choice | None:
@@ -176,12 +197,17 @@ class KernelPolicy(Policy):
     @property
     def u(self) -> Float[Array, "n d_u"]:
         """The covariates adjusted for; no columns when there are none."""
-        return self.systems.u
+        return self.records.u
+
+    @property
+    def basis(self) -> Basis | None:
+        """Few actions that span those of the records; ``None`` keeps them all."""
+        return self.systems.basis
 
     @property
     def K_uu(self) -> Float[Array, "n n"] | None:
         """The Gram matrix of ``u``; ``None`` when there is nothing to adjust for."""
-        return self.systems.K_uu
+        return self.k_u(self.u, self.u) if self.u.shape[1] else None
 
     @property
     def k_x(self) -> Gaussian:
@@ -229,27 +255,26 @@ class KernelPolicy(Policy):
         data = replace(self.data, good=good)
         records = replace(self.records, data=data, region=problem.region)
         setting = sharpened(self.setting, records, self.method.sharpness)
-        systems = replace(self.systems, setting=setting)
         return replace(
             self,
             problem=problem,
+            setting=setting,
             records=records,
-            systems=systems,
-            solution=systems.solved(records),
+            solution=self.systems.solved(records, setting.sharpness),
         )
 
     def answer(
         self, x: Float[Array, "q d_x"], a: Float[Array, "q d_a"] | None
     ) -> Assessment:
         """Choose, where no action is given, and assess."""
-        reach, prior = self.systems.reach(x)
+        view = self.systems.view(x, self.solution)
         if a is None:
-            a = self._best(reach)
-        told, natural = self._under(reach, prior, a), self._natural(x)
+            a = self._best(view)
+        told, natural = view.under(a), view.natural()
         joint = np.concatenate([x, a], axis=1)
         extrapolates = self.joint.extrapolates(joint)
         gain = told.surely_above(natural)
-        unproven = extrapolates | (self.data.good.sum() < FEW)
+        unproven = extrapolates | (self.solution.n_good < FEW)
         return Assessment(
             a,
             told.mean,
@@ -263,41 +288,22 @@ class KernelPolicy(Policy):
             extrapolates,
         )
 
-    def _best(self, reach: Float[Array, "n q"]) -> Float[Array, "q d_a"]:
+    def _best(self, view: View) -> Float[Array, "q d_a"]:
         """Climb from the best records (algorithm 1, phase 3)."""
-        omega = (self.solution.alpha[:, None] * reach).T
-        starts = top_starts(omega, self.data.a, self.method.ascent.n_starts)
         s, ascent = self.setting.stretch, self.method.ascent
         lower, upper = self.schema.lower, self.schema.upper
-        top = ascent.climb(self._expansion(omega, s), starts / s, lower / s, upper / s)
+        starts = view.starts(ascent.n_starts)
+        top = ascent.climb(view.objective(s), starts / s, lower / s, upper / s)
         return np.clip(s * top, lower, upper)
 
-    def _expansion(
-        self, omega: Float[Array, "q n"], stretch: Float[Array, " d_a"] | float
-    ) -> Expansion:
-        f = Expansion(self.k_a, self.data.a, omega)
-        if self.basis is not None:
-            f = self.basis.expand(omega)
-        kernel = Gaussian(f.kernel.bandwidth / stretch)
-        return Expansion(kernel, f.centres / stretch, f.weights)
-
-    def _under(
-        self,
-        reach: Float[Array, "n q"],
-        prior: Float[Array, " q"],
-        a: Float[Array, "q d_a"],
-    ) -> Belief:
-        v = reach * self.k_a(self.data.a, a)
-        alpha, scale = self.solution.alpha_hard, self.solution.scale
-        return Belief.of(alpha, v, prior, self.systems.inner, scale)
-
-    def _natural(self, x: Float[Array, "q d_x"]) -> Belief:
-        v, prior = self.setting.k_n(self.data.x, x), np.ones(len(x))
-        alpha, scale = self.solution.alpha_natural, self.solution.scale_natural
-        return Belief.of(alpha, v, prior, self.systems.natural, scale)
-
-    def _at(self, contexts: Any, actions: Any) -> tuple[Expansion, Array]:
+    def _at(self, contexts: Any, actions: Any) -> tuple[Objective, Array]:
         x = self.schema.encode_contexts(contexts).x
         a = self.schema.actions_from_table(actions, len(x))
-        omega = (self.solution.alpha[:, None] * self.systems.reach(x)[0]).T
-        return Expansion(self.k_a, self.data.a, omega), a[:, None, :]
+        return self.systems.view(x, self.solution).objective(), a[:, None, :]
+
+
+def horizon_of(data: Observations) -> Horizon:
+    """Learn what contexts history has seen; their density from some of them."""
+    block, x = data.schema.context, data.x
+    horizon = Horizon.of(block, even(x, JUDGED))
+    return replace(horizon, lower=x.min(axis=0), upper=x.max(axis=0))

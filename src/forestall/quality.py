@@ -13,11 +13,12 @@ from scipy.special import ndtri
 from forestall.arrays import Array
 from forestall.encoding import Block
 from forestall.law import Law
-from forestall.mechanism import Mechanism, polynomials
+from forestall.mechanism import Mechanism
 from forestall.observations import Observations
 from forestall.overlap import Part, parts_of, thirds
 from forestall.rehearsal import Rehearsal
 from forestall.simulate import cumulated
+from forestall.spanning import polynomials
 
 # An input that moves less than this share of the mean's variance is irrelevant.
 IRRELEVANT = 0.01

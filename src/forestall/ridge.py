@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
+from scipy.linalg import cho_solve, solve_triangular
+from scipy.linalg.lapack import dpotrf
 
 from forestall.arrays import Array
 from forestall.errors import FitError
+from forestall.kernels import Gaussian
 
 # The 95 % quantile of the standard normal law: 90 % lie within it on both sides.
 Z = 1.6448536269514722
 
 
+class Solver(ABC):
+    r"""A penalised kernel matrix :math:`K + N \lambda I`, in whatever form is cheap."""
+
+    @abstractmethod
+    def solve(self, b: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
+        r"""Solve :math:`(K + N \lambda I) z = b` for one or many right-hand sides."""
+
+    @abstractmethod
+    def explained(self, v: Float[Array, "n q"]) -> Float[Array, " q"]:
+        r"""Compute :math:`v^\top (K + N \lambda I)^{-1} v` for each column."""
+
+
 @dataclass(frozen=True, eq=False)
-class Ridge:
+class Ridge(Solver):
     r"""The matrix :math:`K + N \lambda I`, factored once.
 
     Args:
@@ -34,18 +49,19 @@ class Ridge:
             penalty: The penalty :math:`\lambda`. The paper's factor :math:`N` is
                 applied here and nowhere else.
         """
+        # LAPACK wants columns; the transpose of a symmetric matrix is itself.
+        return cls._of_columns(K if K.flags.f_contiguous else K.T, penalty)
+
+    @classmethod
+    def on(cls, kernel: Gaussian, v: Float[Array, "n d"], penalty: float) -> Ridge:
+        r"""Make one triangle of the records' Gram matrix, and factor it in place."""
+        return cls._of_columns(kernel.triangle(v), penalty)
+
+    @classmethod
+    def _of_columns(cls, K: Float[Array, "n n"], penalty: float) -> Ridge:
         n = len(K)
         K[np.diag_indices(n)] += n * penalty
-        try:
-            # LAPACK wants columns; the transpose of a symmetric matrix is itself.
-            factor, _ = cho_factor(K.T, lower=True, overwrite_a=True)
-        except LinAlgError as error:
-            raise FitError(
-                f"Expected a kernel matrix that can be factored; got one that is "
-                f"singular to rounding at penalty {penalty:g} with {n} records. Raise "
-                f"the penalty, e.g. to 1e-6."
-            ) from error
-        return cls(factor)
+        return cls(factored(K, f"at penalty {penalty:g} with {n} records"))
 
     def solve(self, b: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
         r"""Solve :math:`(K + N \lambda I) z = b` for one or many right-hand sides."""
@@ -55,6 +71,17 @@ class Ridge:
         r"""Compute :math:`v^\top (K + N \lambda I)^{-1} v` for each column."""
         half = solve_triangular(self.factor, v, lower=True, check_finite=False)
         return np.einsum("nq,nq->q", half, half)
+
+
+def factored(K: Float[Array, "n n"], where: str) -> Float[Array, "n n"]:
+    """Overwrite the lower triangle of ``K`` by its Cholesky factor."""
+    factor, fault = dpotrf(K, lower=1, clean=0, overwrite_a=1)
+    if fault or not np.isfinite(factor.diagonal()).all():
+        raise FitError(
+            f"Expected a kernel matrix that can be factored; got one that is "
+            f"singular to rounding {where}. Raise the penalty, e.g. to 1e-6."
+        )
+    return factor
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,14 +97,18 @@ class Belief:
         alpha: Float[Array, " n"],
         v: Float[Array, "n q"],
         prior: Float[Array, " q"],
-        ridge: Ridge,
+        ridge: Solver,
         scale: float,
     ) -> Belief:
         """Ridge estimate at the kernel columns ``v``, and what they leave unknown."""
+        return cls.drawn(alpha @ v, scale * (prior - ridge.explained(v)))
+
+    @classmethod
+    def drawn(cls, mean: Float[Array, " q"], variance: Float[Array, " q"]) -> Belief:
+        """Keep an estimate within the bounds of a probability, its doubt above zero."""
         # Paper: J may leave [0, 1]; a probability may not.
-        mean = np.clip(alpha @ v, 0.0, 1.0)
-        unknown = np.maximum(prior - ridge.explained(v), 0.0)
-        return cls(mean, np.sqrt(scale * unknown))
+        mean = np.clip(mean, 0.0, 1.0)
+        return cls(mean, np.sqrt(np.maximum(variance, 0.0)))
 
     @property
     def lower(self) -> Float[Array, " q"]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from forestall.arrays import Array
 from forestall.ascent import is_positive
@@ -93,14 +93,20 @@ class Records:
         """Contexts, covariates and actions side by side."""
         return np.concatenate([self.data.x, self.u, self.data.a], axis=1)
 
-    def sampled(self) -> Records:
-        """Restrict to as many records as a choice needs, whatever order they are in."""
+    def taken(self, rows: Int[Array, " k"]) -> Records:
+        """Restrict to some records."""
         data = self.data
-        rows = representative(np.concatenate([self.h, data.y], axis=1))
-        x, u, a, y = (v[rows].round(DECIMALS) for v in (data.x, data.u, data.a, data.y))
+        x, u, a, y = (v[rows] for v in (data.x, data.u, data.a, data.y))
         y_raw, good = data.y_raw[rows], data.good[rows]
         few = replace(data, x=x, u=u, a=a, y=y, y_raw=y_raw, good=good)
         return replace(self, data=few)
+
+    def sampled(self) -> Records:
+        """Restrict to as many records as a choice needs, whatever order they are in."""
+        few = self.taken(representative(np.concatenate([self.h, self.data.y], axis=1)))
+        data = few.data
+        x, u, a, y = (v.round(DECIMALS) for v in (data.x, data.u, data.a, data.y))
+        return replace(few, data=replace(data, x=x, u=u, a=a, y=y))
 
     def desirable(self, sharpness: float | None) -> Float[Array, "n k"]:
         r"""Evaluate the records at every :math:`\eta` in question.
@@ -154,10 +160,10 @@ def by_median(
     records: Records, factor: Mapping[str, float], outcome: float, context: float
 ) -> Setting:
     """Take multiples of median distances for widths, and the penalties as given."""
-    x = records.data.x
-    k_e = Gaussian(median_bandwidth(x, factor["embedding"]))
+    on_x = median_bandwidth(records.data.x, 1.0)
+    k_e = Gaussian(factor["embedding"] * on_x)
     return Setting(
-        k_x=Gaussian(median_bandwidth(x, factor["context"])),
+        k_x=Gaussian(factor["context"] * on_x),
         k_u=Gaussian(median_bandwidth(records.u, factor["covariates"])),
         k_a=Gaussian(median_bandwidth(records.data.a, factor["actions"])),
         k_e=k_e,
@@ -219,6 +225,12 @@ def sharpened(setting: Setting, records: Records, sharpness: float | None) -> Se
     chosen = Sharpness.of(candidates(sharpness), told, few.data.good)
     choice = replace(setting.choice, sharpness=chosen)
     return replace(setting, sharpness=chosen.value, choice=choice)
+
+
+def even(v: Float[Array, "n d"], most: int) -> Float[Array, "k d"]:
+    """Take at most so many records, evenly along their sorted order."""
+    n = len(v)
+    return v if n <= most else v[np.lexsort(v.T[::-1])][:: -(-n // most)]
 
 
 def candidates(sharpness: float | None) -> tuple[float, ...]:

@@ -13,7 +13,7 @@ from forestall.arrays import Array
 from forestall.errors import FitError, ForestallWarning
 from forestall.observations import Observations
 from forestall.region import Polytope, ProbitDesirability
-from forestall.ridge import Ridge
+from forestall.ridge import Solver
 
 # Fewer good records than this prove nothing.
 FEW = 10
@@ -30,16 +30,21 @@ class Solution:
         alpha: Stage 1 weights :math:`\alpha` for the smoothed desirability.
         alpha_hard: The same for the indicator itself.
         alpha_natural: Weights of the indicator on contexts alone: no action.
+        pull: The weights :math:`\alpha` by which the ascent's starts are ranked. With
+            low rank ``alpha`` is on landmarks and means something else.
         scale: The prior variance of the indicator's function, by its likelihood.
         scale_natural: The same for no action.
+        n_good: The number of good records.
     """
 
     sharpness: float
     alpha: Float[Array, " n"]
     alpha_hard: Float[Array, " n"]
-    alpha_natural: Float[Array, " n"]
+    alpha_natural: Float[Array, " k"]
+    pull: Float[Array, " m"]
     scale: float
     scale_natural: float
+    n_good: int
 
     @classmethod
     def of(
@@ -47,8 +52,8 @@ class Solution:
         sharpness: float,
         region: Polytope,
         data: Observations,
-        inner: Ridge,
-        natural: Ridge,
+        inner: Solver,
+        natural: Solver,
     ) -> Solution:
         """Solve for the smoothed and the hard desirability of the records."""
         hard = data.good.astype(float)
@@ -62,11 +67,18 @@ class Solution:
             alpha,
             alpha_hard,
             alpha_natural,
-            # Where hardly any record is good the likelihood believes in a function that
-            # is hardly ever above zero; one that may reach one is believed at least.
-            max(1.0, float(hard @ alpha_hard) / n),
-            max(1.0, float(hard @ alpha_natural) / n),
+            alpha,
+            believed(float(hard @ alpha_hard) / n),
+            believed(float(hard @ alpha_natural) / n),
+            int(data.good.sum()),
         )
+
+
+def believed(likeliest: float) -> float:
+    """Settle the prior variance of the indicator's function."""
+    # Where hardly any record is good the likelihood believes in a function that is
+    # hardly ever above zero; one that may reach one is believed at least.
+    return max(1.0, likeliest)
 
 
 def desirabilities(
@@ -93,11 +105,12 @@ def check_size(n: int, matrices: int = 3) -> None:
             raise FitError(
                 f"Expected so few records that {matrices} matrices of N x N fit into "
                 f"memory ({memory / 1e9:.0f} GB); got {n}, which need "
-                f"{needed / 1e9:.0f} GB. Fit on a sample of the rows."
+                f"{needed / 1e9:.0f} GB. Use approximation=Nystrom(rank=500)."
             )
     if n >= MANY:
         warnings.warn(
-            f"An exact fit of {n} records takes minutes and {needed / 1e9:.1f} GB.",
+            f"An exact fit of {n} records takes minutes and {needed / 1e9:.1f} GB; "
+            f"use approximation=Nystrom(rank=500) for seconds.",
             ForestallWarning,
             stacklevel=3,
         )

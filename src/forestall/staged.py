@@ -14,20 +14,18 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from forestall.arrays import Array
+from forestall.building import Builder, Parts, standardised_region
 from forestall.decisions import Assessment, Decisions
 from forestall.diagnostics import Diagnostics, diagnose
-from forestall.encoding import Categorical
 from forestall.errors import ForestallWarning, SpecError, nearest
 from forestall.identify import Criterion
-from forestall.law import Law
-from forestall.mechanism import Mechanism
+from forestall.lowrank import Approximation
 from forestall.method import Method, Policy
 from forestall.observations import Observations, good_records
 from forestall.problem import Problem
-from forestall.region import Polytope
-from forestall.rehearsal import Node, Noise, Outcome, Rehearsal
+from forestall.rehearsal import Noise, Rehearsal
+from forestall.scale.supply import Supply, supplied
 from forestall.search import Box, Search
-from forestall.select import Choice, choose
 from forestall.spec import read_names
 from forestall.support import Horizon, Support
 
@@ -51,6 +49,8 @@ class StagedRehearsal(Method):
         local_laws: Let the law change with the inputs.
         epistemic: Carry what the records leave unknown.
         relevance: Give every variable a width of its own.
+        approximation: How the Gaussian part of every mean is spanned; ``None`` takes
+            as many records as explain it beside the noise, at most 200.
         seed: What the draws come from.
     """
 
@@ -61,12 +61,32 @@ class StagedRehearsal(Method):
     local_laws: bool = True
     epistemic: bool = True
     relevance: bool = True
+    approximation: Approximation | None = None
     seed: int = 0
+
+    @property
+    def parts(self) -> Parts:
+        """What its systems are made with."""
+        return Parts(
+            n_draws=self.search.n_draws + self.n_draws,
+            seed=self.seed,
+            recentred=self.recentred,
+            local_laws=self.local_laws,
+            relevance=self.relevance,
+            approximation=self.approximation,
+        )
 
     def fit(self, problem: Problem, history: Any) -> StagedPolicy:
         """Learn a policy from historical records."""
-        data = _sorted(Observations.read(problem, history))
-        policy = StagedPolicy.fitted(self, problem, data)
+        supply = supplied(problem, history, seed=self.seed)
+        if supply.sampled:
+            warnings.warn(
+                f"There are {supply.n:,} records: widths, laws and support are learned "
+                f"from a sample of {supply.sample.n:,}, the means from all of them.",
+                ForestallWarning,
+                stacklevel=3,
+            )
+        policy = StagedPolicy.fitted(self, problem, supply)
         if policy.gap > GAP:
             warnings.warn(
                 f"The fitted system is off by {policy.gap:.0%} on the share of good "
@@ -85,7 +105,8 @@ class StagedPolicy(Policy):
 
     Args:
         method: The hyperparameters.
-        data: The records, standardised.
+        data: The records, standardised; a sample where they are many.
+        n_records: How many were learned from.
         system: The mechanisms, in order.
         joint: The density of contexts and actions together.
         subsets: Which actions may be altered together.
@@ -93,22 +114,25 @@ class StagedPolicy(Policy):
 
     method: StagedRehearsal
     data: Observations
+    n_records: int
     system: Rehearsal
     joint: Support
     subsets: tuple[tuple[bool, ...], ...]
 
     @classmethod
     def fitted(
-        cls, method: StagedRehearsal, problem: Problem, data: Observations
+        cls, method: StagedRehearsal, problem: Problem, supply: Supply
     ) -> StagedPolicy:
         """Learn every mechanism and its law."""
+        data = supply.sample
         return cls(
             problem=problem,
             schema=data.schema,
             horizon=Horizon.of(data.schema.context, data.x),
             method=method,
             data=data,
-            system=_Builder(method, problem, data).system(),
+            n_records=supply.n,
+            system=Builder(method.parts, problem, data).system(supply),
             joint=Support.of(np.concatenate([data.x, data.a], axis=1)),
             subsets=((True,) * len(problem.actions),),
         )
@@ -128,24 +152,26 @@ class StagedPolicy(Policy):
         *,
         only: Sequence[str] | None = None,
         at_most: int | None = None,
+        jobs: int = 1,
     ) -> Decisions:
         """Choose an action for each row of ``contexts``.
 
         Args:
             contexts: A table of contexts, or one mapping of names to values.
+            jobs: How many processes share the work.
             only: The actions that may be altered; the others keep their natural course.
             at_most: How many of them may be altered together.
         """
         if only is None and at_most is None:
-            return super().recommend(contexts)
+            return super().recommend(contexts, jobs=jobs)
         subsets = _subsets(tuple(self.problem.actions), only, at_most)
-        return Policy.recommend(replace(self, subsets=subsets), contexts)
+        return Policy.recommend(replace(self, subsets=subsets), contexts, jobs=jobs)
 
     def for_region(self, desired: Any) -> StagedPolicy:
         """Ask for another desired region, without fitting anew."""
         problem = replace(self.problem, desired=desired)
         good = good_records(problem.region, self.data.y_raw)
-        system = replace(self.system, region=_standardised(problem, self.data))
+        system = replace(self.system, region=standardised_region(problem, self.data))
         return replace(
             self, problem=problem, data=replace(self.data, good=good), system=system
         )
@@ -168,19 +194,24 @@ class StagedPolicy(Policy):
             altered = everything
         under = self._reported(x, a, altered)
         natural = self._reported(x, a, ~everything)
+        gained = settled(*(u - n for u, n in zip(under, natural, strict=True)))
+        told, left = settled(*under), settled(*natural)
         joint = np.concatenate([x, a], axis=1)
-        lower, upper = np.quantile(under, [0.05, 0.95], axis=1)
+        lower, upper = np.quantile(told, [0.05, 0.95], axis=1)
+        # Chances finer than one in so many records cannot be told.
+        lower = np.maximum(lower - 1.0 / self.n_records, 0.0)
+        upper = np.minimum(upper + 1.0 / self.n_records, 1.0)
         # Half how usual such an action is in such a context, half how much is known
         # of where it leads: a trend may be known where nobody has been.
         support = 0.5 * self.joint.score(joint) + 0.5 * (1.0 - (upper - lower))
-        gain = np.quantile(under - natural, 0.05, axis=1)
+        gain = np.quantile(gained, 0.05, axis=1)
         unproven = self._beyond(a, altered) | (self.gap > GAP)
         return Assessment(
             a,
-            under.mean(axis=1),
+            told.mean(axis=1),
             lower,
             upper,
-            natural.mean(axis=1),
+            left.mean(axis=1),
             np.where(unproven, np.minimum(gain, 0.0), gain),
             support,
             self.joint.extrapolates(joint) | unproven,
@@ -215,18 +246,36 @@ class StagedPolicy(Policy):
         x: Float[Array, "q d_x"],
         a: Float[Array, "q d_a"],
         altered: Bool[Array, "q d_a"],
-    ) -> Float[Array, "q s"]:
-        """Rehearse with the draws that had no part in choosing."""
-        n_draws = self.method.n_draws
+    ) -> list[Float[Array, "q s"]]:
+        """Rehearse twice with the draws that had no part in choosing."""
+        n_draws, n_paths = self.method.n_draws, self.method.n_paths
         draws = self._worlds(1 + self.method.search.n_draws, n_draws)
         rng = np.random.default_rng([self.method.seed, 2])
-        noise = Noise.drawn(self.system.n_noises, self.method.n_paths, n_draws, rng)
-        out = np.empty((len(x), n_draws))
-        for subset in np.unique(altered, axis=0):
-            rows = (altered == subset).all(axis=1)
-            told = self.system.success(x[rows], a[rows], subset, draws, noise)
-            out[rows] = told.value
-        return out
+        told = []
+        for _ in range(2):
+            noise = Noise.drawn(self.system.n_noises, n_paths, n_draws, rng)
+            out = np.empty((len(x), n_draws))
+            for subset in np.unique(altered, axis=0):
+                rows = (altered == subset).all(axis=1)
+                success = self.system.success(x[rows], a[rows], subset, draws, noise)
+                out[rows] = success.value
+            told.append(out)
+        return told
+
+
+def settled(
+    first: Float[Array, "q s"], second: Float[Array, "q s"]
+) -> Float[Array, "q s"]:
+    """Average two rehearsals of each world, without the spread that few paths add.
+
+    What two rehearsals of one world differ by is not ignorance but arithmetic.
+    """
+    told = 0.5 * (first + second)
+    centre = told.mean(axis=1, keepdims=True)
+    noise = 0.25 * np.mean((first - second) ** 2, axis=1, keepdims=True)
+    spread = np.mean((told - centre) ** 2, axis=1, keepdims=True)
+    kept = np.sqrt(np.clip(1.0 - noise / np.maximum(spread, 1e-300), 0.0, 1.0))
+    return centre + kept * (told - centre)
 
 
 def _subsets(
@@ -252,193 +301,3 @@ def _subsets(
         for size in range(1, at_most + 1)
         for together in combinations(allowed, size)
     )
-
-
-class _Builder:
-    """Learns the mechanisms one by one."""
-
-    def __init__(
-        self, method: StagedRehearsal, problem: Problem, data: Observations
-    ) -> None:
-        self.method, self.problem, self.data = method, problem, data
-        self.rng = np.random.default_rng([method.seed, 0])
-        self.n_draws = method.search.n_draws + method.n_draws
-        schema = data.schema
-        self.state = np.concatenate([data.x, data.u, data.a, data.y], axis=1)
-        self.columns: dict[str, slice] = {}
-        start = 0
-        for block in (schema.context, schema.covariates, schema.actions):
-            for name, part in block.slices.items():
-                self.columns[name] = slice(start + part.start, start + part.stop)
-            start += block.width
-        covariates = schema.covariates.columns
-        self.levels = {c.name for c in covariates if isinstance(c, Categorical)}
-        self.rank = {v: k for k, tier in enumerate(problem.tiers) for v in tier}
-        self.parents = _parents(problem)
-
-    def system(self) -> Rehearsal:
-        actions = self.problem.actions
-        last = max(self.rank[v] for v in self.problem.outcomes)
-        moved = [v for v in self.columns if v not in self.problem.context]
-        moved = [v for v in moved if self.rank[v] < last or v in actions]
-        moved.sort(key=self._turn)
-        nodes = tuple(self._node(v, moved[:k]) for k, v in enumerate(moved))
-        return Rehearsal(
-            nodes,
-            self._outcomes(),
-            _standardised(self.problem, self.data),
-            self.state.shape[1],
-            len(actions),
-        )
-
-    def _turn(self, name: str) -> tuple[int, int]:
-        """Within a tier, covariates come before the actions that go along with them.
-
-        Only an action that covariates of its clique follow from comes first.
-        """
-        if name not in self.problem.actions:
-            return self.rank[name], 1
-        return self.rank[name], 0 if len(self._clique(name)) > 1 else 2
-
-    def _clique(self, name: str) -> set[str]:
-        """The variables that mutually influence this one, and itself."""
-        graph = self.problem.one_graph()
-        if graph is None or graph.bidirected != "mutual":
-            return {name}
-        return set(graph.clique_of(name))
-
-    def _node(self, name: str, before: list[str]) -> Node:
-        actions = tuple(self.problem.actions)
-        mates = [v for v in before if self.rank[v] == self.rank[name] and v in actions]
-        mates = [v for v in mates if v not in self._clique(name)]
-        if name not in actions:
-            # No covariate may follow from an action of its own tier.
-            before = [v for v in before if v not in mates]
-            mates = []
-        whole = self._learned(name, before)
-        if not mates or self.parents is not None:
-            return whole
-        apart = self._learned(name, [v for v in before if v not in mates])
-        places = tuple(actions.index(v) for v in mates)
-        return replace(whole, mates=places, apart=apart)
-
-    def _learned(self, name: str, before: list[str]) -> Node:
-        inputs = self._inputs(name, before)
-        values = self.state[:, self.columns[name]]
-        mechanisms = tuple(self._mechanism(inputs, v) for v in values.T)
-        law = None
-        if name not in self.levels:
-            law = self._law(inputs, mechanisms[0])
-        actions = tuple(self.problem.actions)
-        action = actions.index(name) if name in actions else None
-        return Node(name, self.columns[name], inputs, mechanisms, law, action)
-
-    def _inputs(self, name: str, before: list[str]) -> Int[Array, " d"]:
-        """State columns of the contexts, which are known, and of what precedes."""
-        known = [*self.problem.context, *before]
-        if self.parents is not None:
-            known = [v for v in known if v in self.parents[name]]
-        columns = [
-            np.arange(self.columns[v].start, self.columns[v].stop) for v in known
-        ]
-        return np.concatenate([np.empty(0, dtype=int), *columns])
-
-    def _outcomes(self) -> tuple[Outcome, ...]:
-        first = self.state.shape[1] - len(self.problem.outcomes)
-        moved = [v for v in self.columns if v not in self.problem.context]
-        outcomes = []
-        for k, name in enumerate(self.problem.outcomes):
-            earlier = [v for v in moved if self.rank[v] < self.rank[name]]
-            inputs = self._inputs(name, earlier)
-            before = np.concatenate([inputs, np.arange(first, first + k)])
-            mechanism = self._mechanism(before, self.state[:, first + k])
-            outcomes.append(Outcome(before, mechanism, self._law(before, mechanism)))
-        return tuple(outcomes)
-
-    def _mechanism(self, inputs: Int[Array, " d"], v: Float[Array, " n"]) -> Mechanism:
-        z = self.state[:, inputs]
-        groups = self._groups(inputs)
-        v = _tamed(v)
-        y = (v - v.mean()) / (v.std() or 1.0)
-        if self.method.recentred:
-            choice = choose(z, y, groups, alike=not self.method.relevance)
-        else:
-            flat = np.full(z.shape[1], 1e-12)
-            choice = Choice(flat, 1e-12, 1e-12, 1.0, np.ones(z.shape[1]))
-        return Mechanism.of(z, v, choice, self.n_draws, self.rng)
-
-    def _law(self, inputs: Int[Array, " d"], mechanism: Mechanism) -> Law:
-        return Law.of(
-            self.state[:, inputs],
-            mechanism.residuals,
-            self.n_draws,
-            self.rng,
-            local=self.method.local_laws,
-        )
-
-    def _groups(self, inputs: Int[Array, " d"]) -> Int[Array, " d"]:
-        owner = np.empty(self.state.shape[1], dtype=int)
-        for k, part in enumerate(self.columns.values()):
-            owner[part] = k
-        first = self.state.shape[1] - len(self.problem.outcomes)
-        owner[first:] = len(self.columns) + np.arange(len(self.problem.outcomes))
-        return np.unique(owner[inputs], return_inverse=True)[1]
-
-
-def _sorted(data: Observations) -> Observations:
-    """Sort the records, so that the draws do not depend on their order."""
-    state = np.concatenate([data.x, data.u, data.a, data.y], axis=1)
-    order = np.lexsort(state.T)
-    names = ("x", "u", "a", "y", "y_raw", "good")
-    return replace(data, **{name: getattr(data, name)[order] for name in names})
-
-
-def _parents(problem: Problem) -> dict[str, set[str]] | None:
-    """The parents of each variable, where they are all that has to be known of it.
-
-    That takes a graph without hidden causes, in which contexts follow from contexts
-    only; else a context tells more than the parents do.
-    """
-    graph = problem.one_graph()
-    if graph is None or graph.bidirected_edges:
-        return None
-    known, contexts = set(problem.variables), set(problem.context)
-    if set(graph.nodes) - known or set(graph.parents(contexts)) - contexts:
-        return None
-    return {v: set(graph.parents([v])) for v in known}
-
-
-def _tamed(v: Float[Array, " n"]) -> Float[Array, " n"]:
-    """Pull in what lies absurdly far out: one wrong entry must not bend the mean."""
-    low, middle, high = np.quantile(v, [0.25, 0.5, 0.75])
-    reach = 10.0 * (high - low)
-    return np.clip(v, middle - reach, middle + reach) if reach > 0 else v
-
-
-def _standardised(problem: Problem, data: Observations) -> Polytope:
-    """The region for standardised outcomes, its bounds moved off recorded values."""
-    region, outcomes = problem.region, data.schema.outcomes
-    offsets = region.offsets.copy()
-    for k, m in enumerate(region.normals):
-        (used,) = np.nonzero(m)
-        if len(used) == 1:
-            y = m[used[0]] * data.y_raw[:, used[0]]
-            offsets[k] = _between_ties(y, offsets[k], bool(region.strict[k]))
-    moved = Polytope(region.normals, offsets, region.strict, names=region.names)
-    return moved.standardised(outcomes.means, outcomes.scales)
-
-
-def _between_ties(y: Float[Array, " n"], bound: float, strict: bool) -> float:
-    """Move a bound on ``y`` to the middle between the values it tells apart.
-
-    Only where values recur: the smooth law of an outcome that is counted or rounded
-    has half of a value on the wrong side of a bound that lies on it.
-    """
-    values, counts = np.unique(y, return_counts=True)
-    inside = values < bound if strict else values <= bound
-    if not inside.any() or inside.all():
-        return bound
-    last = int(np.flatnonzero(inside)[-1])
-    if counts[last : last + 2].min() < max(2, 0.01 * len(y)):
-        return bound
-    return float(0.5 * (values[last] + values[last + 1]))

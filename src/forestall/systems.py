@@ -2,56 +2,106 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
 
 from forestall.arrays import Array
-from forestall.ridge import Ridge
+from forestall.ascent import top_starts
+from forestall.expansion import Basis, Expansion
+from forestall.kernels import Gaussian
+from forestall.ridge import Belief, Ridge, Solver
 from forestall.setting import Records, Setting
 from forestall.solution import Solution
+from forestall.thin import Gram, gram_of, ridge_of
+from forestall.waves import Waves
+
+Objective = Expansion | Waves
+Stretch = Float[Array, " d_a"] | float
+
+
+class View(ABC):
+    """What a fit says of some contexts: exact or of low rank, the one seam."""
+
+    @abstractmethod
+    def starts(self, n_starts: int) -> Float[Array, "q s d_a"]:
+        """Name the actions from which the ascent starts."""
+
+    @abstractmethod
+    def objective(self, stretch: Stretch = 1.0) -> Objective:
+        r"""Give the smoothed :math:`\hat J_\eta(a; x)`, in actions over ``stretch``."""
+
+    @abstractmethod
+    def under(self, a: Float[Array, "q d_a"]) -> Belief:
+        """Believe in the probability under an action for each context."""
+
+    @abstractmethod
+    def natural(self) -> Belief:
+        """Believe in the probability without action."""
+
+
+class Systems(ABC):
+    """What has been factored; it serves every desired region."""
+
+    basis: Basis | None
+
+    @abstractmethod
+    def solved(self, records: Records, sharpness: float) -> Solution:
+        """Solve for the desired region."""
+
+    @abstractmethod
+    def view(self, x: Float[Array, "q d_x"], solution: Solution) -> View:
+        """Look at some contexts."""
 
 
 @dataclass(frozen=True, eq=False)
-class Systems:
-    r"""Two or three Cholesky factors and what surrounds them.
+class Exact(Systems):
+    r"""Two or three factored systems of all records, and what surrounds them.
 
     Args:
-        setting: Kernels, penalties and sharpness.
-        x: The contexts of the records.
-        u: The covariates adjusted for; no columns when there are none.
-        K_uu: The Gram matrix of ``u``; ``None`` when there is nothing to adjust for.
+        setting: Kernels and penalties.
+        records: The records, standardised, and what is adjusted for.
+        basis: Few actions that span those of the records; ``None`` keeps them all.
+        covariates: The Gram matrix :math:`K_{uu}`; ``None`` when there is nothing to
+            adjust for.
         inner: :math:`K_{hh} + N \lambda_h I`, factored.
         outer: :math:`K_{xx} + N \lambda_x I`, factored.
-        natural: The same for the regression without action; the same object where
+        unaltered: The same for the regression without action; the same object where
             their kernel is the same.
     """
 
     setting: Setting
-    x: Float[Array, "n d_x"]
-    u: Float[Array, "n d_u"]
-    K_uu: Float[Array, "n n"] | None
+    records: Records
+    basis: Basis | None
+    covariates: Gram | None
     inner: Ridge
-    outer: Ridge
-    natural: Ridge
+    outer: Solver
+    unaltered: Solver
 
     @classmethod
-    def factored(cls, setting: Setting, records: Records) -> Systems:
+    def factored(cls, setting: Setting, records: Records) -> Exact:
         """Factor the systems (algorithm 1, phase 1)."""
-        x, u, h = records.data.x, records.u, records.h
-        inner = Ridge.of(setting.k_h(h, h), setting.outcome_penalty)
-        outer = Ridge.of(setting.k_e(x, x), setting.context_penalty)
-        natural = outer
+        x, u = records.data.x, records.u
+        basis = Basis.spanning(setting.k_a, records.data.a, records.probes())
+        outer = ridge_of(setting.k_e, x, setting.context_penalty)
+        unaltered = outer
         if setting.k_n is not setting.k_e:
-            natural = Ridge.of(setting.k_n(x, x), setting.natural_penalty)
-        K_uu = setting.k_u(u, u) if u.shape[1] else None
-        return cls(setting, x, u, K_uu, inner, outer, natural)
+            unaltered = ridge_of(setting.k_n, x, setting.natural_penalty)
+        covariates = gram_of(setting.k_u, u) if u.shape[1] else None
+        inner = Ridge.on(setting.k_h, records.h, setting.outcome_penalty)
+        return cls(setting, records, basis, covariates, inner, outer, unaltered)
 
-    def solved(self, records: Records) -> Solution:
-        """Solve them for the desired region."""
-        eta, inner, natural = self.setting.sharpness, self.inner, self.natural
-        return Solution.of(eta, records.region, records.data, inner, natural)
+    def solved(self, records: Records, sharpness: float) -> Solution:
+        """Solve for the desired region."""
+        region, data = records.region, records.data
+        return Solution.of(sharpness, region, data, self.inner, self.unaltered)
+
+    def view(self, x: Float[Array, "q d_x"], solution: Solution) -> ExactView:
+        """Look at some contexts."""
+        reach, prior = self.reach(x)
+        return ExactView(self, solution, x, reach, prior)
 
     def reach(
         self, x: Float[Array, "q d_x"]
@@ -61,13 +111,82 @@ class Systems:
         Also gives the prior variance :math:`\gamma^\top K_{uu} \gamma` that the
         averaged function has, relative to that of a single one.
         """
-        k_x = self.setting.k_x(self.x, x)
-        if self.K_uu is None:
+        own = self.records.data.x
+        k_x = self.setting.k_x(own, x)
+        if self.covariates is None:
             return k_x, np.ones(len(x))
-        gamma = self.outer.solve(self.setting.k_e(self.x, x))
-        adjustment = self.K_uu @ gamma
-        # Far from all contexts gamma vanishes: the mass of U that no record speaks for
-        # is unknown altogether.
-        unknown = 1.0 - np.clip(gamma.sum(axis=0), 0.0, 1.0)
-        prior = np.einsum("nq,nq->q", gamma, adjustment) + unknown**2
-        return k_x * adjustment, prior
+        gamma = self.outer.solve(self.setting.k_e(own, x))
+        adjustment = self.covariates.times(gamma)
+        prior = np.einsum("nq,nq->q", gamma, adjustment) + unknown(gamma.sum(axis=0))
+        k_x *= adjustment
+        return k_x, prior
+
+
+@dataclass(frozen=True, eq=False)
+class ExactView(View):
+    """What all records say of some contexts.
+
+    Args:
+        systems: What has been factored.
+        solution: The weights for the desired region.
+        x: The contexts.
+        reach: The records, weighed by context and adjustment.
+        prior: The prior variance of the averaged function.
+    """
+
+    systems: Exact
+    solution: Solution
+    x: Float[Array, "q d_x"]
+    reach: Float[Array, "n q"]
+    prior: Float[Array, " q"]
+
+    def starts(self, n_starts: int) -> Float[Array, "q s d_a"]:
+        """Start at the records of the largest weights (algorithm 1, phase 3)."""
+        omega = (self.solution.pull[:, None] * self.reach).T
+        return top_starts(omega, self._actions, n_starts)
+
+    def objective(self, stretch: Stretch = 1.0) -> Expansion:
+        """Sum over the records, or over the actions that span theirs."""
+        omega = (self.solution.alpha[:, None] * self.reach).T
+        kernel, basis = self.systems.setting.k_a, self.systems.basis
+        return expanded(kernel, self._actions, omega, basis, stretch)
+
+    def under(self, a: Float[Array, "q d_a"]) -> Belief:
+        """Believe in the probability under an action for each context."""
+        v = self.reach * self.systems.setting.k_a(self._actions, a)
+        alpha, scale = self.solution.alpha_hard, self.solution.scale
+        return Belief.of(alpha, v, self.prior, self.systems.inner, scale)
+
+    def natural(self) -> Belief:
+        """Believe in the probability without action."""
+        v = self.systems.setting.k_n(self.systems.records.data.x, self.x)
+        alpha, scale = self.solution.alpha_natural, self.solution.scale_natural
+        return Belief.of(alpha, v, np.ones(len(self.x)), self.systems.unaltered, scale)
+
+    @property
+    def _actions(self) -> Float[Array, "n d_a"]:
+        return self.systems.records.data.a
+
+
+def unknown(mass: Float[Array, " q"]) -> Float[Array, " q"]:
+    r"""The prior variance of what no record speaks for, given :math:`\sum_i\gamma_i`.
+
+    Far from all contexts gamma vanishes: the mass of U that no record speaks for is
+    unknown altogether.
+    """
+    return (1.0 - np.clip(mass, 0.0, 1.0)) ** 2
+
+
+def expanded(
+    kernel: Gaussian,
+    actions: Float[Array, "n d_a"],
+    omega: Float[Array, "q n"],
+    basis: Basis | None,
+    stretch: Stretch,
+) -> Expansion:
+    """Sum kernel functions of the action, on fewer of them where a basis is given."""
+    f = Expansion(kernel, actions, omega)
+    if basis is not None:
+        f = basis.expand(omega)
+    narrow = Gaussian(f.kernel.bandwidth / stretch)
+    return Expansion(narrow, f.centres / stretch, f.weights)

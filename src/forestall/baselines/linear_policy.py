@@ -1,0 +1,216 @@
+"""What the linear methods share: fitting, reporting, and climbing in the box."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from forestall.arrays import Array
+from forestall.baselines.linear_gaussian import LinearGaussian, Rehearsed
+from forestall.baselines.polytope_probability import PolytopeProbability
+from forestall.decisions import Assessment
+from forestall.diagnostics import Diagnostics, diagnose
+from forestall.errors import ForestallWarning, SpecError
+from forestall.identify import Criterion
+from forestall.method import Method, Policy
+from forestall.observations import Observations, good_records
+from forestall.problem import Problem
+from forestall.region import Polytope
+from forestall.support import Horizon, Support
+
+# A model that is off by more than this on what it has seen proves nothing.
+GAP = 0.15
+# Gaussian laws evaluated at a time.
+BLOCK = 1 << 16
+# Points of the quadrature to report with; to choose with there are more.
+REPORTED = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearMethod(Method):
+    """Fits the linear-Gaussian model; says how to choose from it.
+
+    Args:
+        n_draws: Coefficients drawn from their posterior law, for the intervals.
+        seed: What the draws come from.
+    """
+
+    n_draws: int = 200
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the number of draws."""
+        if self.n_draws < 2:
+            raise SpecError(
+                f"Expected n_draws of at least 2, because intervals are their "
+                f"quantiles; got {self.n_draws!r}. Use 200."
+            )
+
+    def fit(self, problem: Problem, history: Any) -> LinearPolicy:
+        """Learn a policy from historical records."""
+        data = Observations.read(problem, history)
+        policy = LinearPolicy(
+            problem=problem,
+            schema=data.schema,
+            horizon=Horizon.of(data.schema.context, data.x),
+            method=self,
+            data=data,
+            model=LinearGaussian.fit(problem, data),
+            joint=Support.of(np.concatenate([data.x, data.a], axis=1)),
+        )
+        if policy.gap > GAP:
+            warnings.warn(
+                f"The fitted linear model is off by {policy.gap:.0%} on the share of "
+                f"good records, so no action will be called an improvement. The world "
+                f"may not be linear: try StagedRehearsal().",
+                ForestallWarning,
+                stacklevel=3,
+            )
+        return policy
+
+    @abstractmethod
+    def choose(
+        self, policy: LinearPolicy, x: Float[Array, "q d_x"]
+    ) -> Float[Array, "q d_a"]:
+        """Choose an action for each context, inside the box; all standardised."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class LinearPolicy(Policy):
+    """A fitted linear-Gaussian model and a way to choose.
+
+    Args:
+        method: The hyperparameters, and how to choose.
+        data: The records, standardised.
+        model: The fitted equations.
+        joint: The density of contexts and actions together.
+    """
+
+    method: LinearMethod
+    data: Observations
+    model: LinearGaussian
+    joint: Support
+
+    def __repr__(self) -> str:
+        """Name the method; the records it holds stay out of logs."""
+        return f"<{type(self.method).__name__} for {', '.join(self.problem.actions)}>"
+
+    def diagnostics(self) -> Diagnostics:
+        """Say how well it all fits, what matters, and which records would help."""
+        return diagnose(self)
+
+    @property
+    def criterion(self) -> Criterion:
+        """The sequential criterion: what precedes a variable is adjusted for."""
+        return self.identification.sequential
+
+    def for_region(self, desired: Any) -> LinearPolicy:
+        """Ask for another desired region, without fitting anew."""
+        problem = replace(self.problem, desired=desired)
+        good = good_records(problem.region, self.data.y_raw)
+        return replace(self, problem=problem, data=replace(self.data, good=good))
+
+    def answer(
+        self, x: Float[Array, "q d_x"], a: Float[Array, "q d_a"] | None
+    ) -> Assessment:
+        """Choose by the least-squares coefficients, report by draws of them."""
+        if a is None:
+            a = self.method.choose(self, x)
+        under = self._reported(self._under, x, a)
+        natural = self._reported(self._natural, x, a)
+        joint = np.concatenate([x, a], axis=1)
+        lower, upper = np.quantile(under, [0.05, 0.95], axis=1)
+        mean = under.mean(axis=1)
+        gain = np.quantile(under - natural, 0.05, axis=1)
+        unproven = self._beyond(a) | (self.gap > GAP)
+        return Assessment(
+            a,
+            mean,
+            np.minimum(lower, mean),
+            np.maximum(upper, mean),
+            natural.mean(axis=1),
+            np.where(unproven, np.minimum(gain, 0.0), gain),
+            # Half how usual such an action is in such a context, half how much is
+            # known of where it leads: a trend may be known where nobody has been.
+            0.5 * self.joint.score(joint) + 0.5 * (1.0 - (upper - lower)),
+            self.joint.extrapolates(joint) | unproven,
+        )
+
+    @cached_property
+    def region(self) -> Polytope:
+        """The desired region, for standardised outcomes."""
+        outcomes = self.schema.outcomes
+        return self.problem.region.standardised(outcomes.means, outcomes.scales)
+
+    @cached_property
+    def law(self) -> Rehearsed:
+        """The law of the outcomes under actions, by least squares."""
+        return self.model.rehearsed()
+
+    def usual(self, x: Float[Array, "q d_x"]) -> Float[Array, "q d_a"]:
+        """The mean action of each context in history, cut to the box."""
+        a = self.model.natural_actions().base(x)
+        return np.clip(a, self.schema.lower, self.schema.upper)
+
+    @cached_property
+    def gap(self) -> float:
+        """How far the fitted model is from the share of good records it has seen."""
+        rows = np.linspace(0, self.data.n - 1, min(self.data.n, 64)).astype(int)
+        x = self.data.x[np.lexsort(self.data.x.T)[rows]]
+        law = self.model.natural()
+        told = self._probability(law.base(x), factor_of(law))
+        return abs(float(told.mean() - self.data.good.mean()))
+
+    @cached_property
+    def _draws(self) -> tuple[Rehearsed, Rehearsed]:
+        rng = np.random.default_rng(self.method.seed)
+        draws = self.model.posterior(self.method.n_draws, rng)
+        return self.model.rehearsed(draws), self.model.natural(draws)
+
+    @property
+    def _under(self) -> Rehearsed:
+        return self._draws[0]
+
+    @property
+    def _natural(self) -> Rehearsed:
+        return self._draws[1]
+
+    @cached_property
+    def _probability(self) -> PolytopeProbability:
+        return PolytopeProbability.of(self.region, REPORTED)
+
+    def _reported(
+        self, law: Rehearsed, x: Float[Array, "q d_x"], a: Float[Array, "q d_a"]
+    ) -> Float[Array, "q s"]:
+        """Tell the success of each draw of the coefficients."""
+        factor, n_draws = factor_of(law), self.method.n_draws
+        out = np.empty((len(x), n_draws))
+        step = max(1, BLOCK // n_draws)
+        for i in range(0, len(x), step):
+            mean = law.mean(x[i : i + step], a[i : i + step])
+            rows = len(mean)
+            told = self._probability(
+                mean.reshape(rows * n_draws, -1), np.tile(factor, (rows, 1, 1))
+            )
+            out[i : i + step] = told.reshape(rows, n_draws)
+        return out
+
+    def _beyond(self, a: Float[Array, "q d_a"]) -> Bool[Array, " q"]:
+        """Tell which actions lie further out than any trend can be trusted."""
+        low, high = self.data.a.min(axis=0), self.data.a.max(axis=0)
+        out = (a < low - (high - low)) | (a > high + (high - low))
+        return out.any(axis=1)
+
+
+def factor_of(law: Rehearsed) -> Float[Array, "s d d"]:
+    """The lower Cholesky factors of a law's covariance, with an axis for draws."""
+    cov = law.covariance.reshape(-1, *law.covariance.shape[-2:])
+    # Collinear outcomes have no density; rounding must not make it negative.
+    jitter = 1e-12 * np.trace(cov, axis1=1, axis2=2)[:, None, None]
+    return np.linalg.cholesky(cov + jitter * np.eye(cov.shape[-1]))

@@ -1,0 +1,304 @@
+"""Learning a system of mechanisms from the records, one variable after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from forestall.arrays import Array
+from forestall.encoding import Categorical
+from forestall.equation import Counts, Equation, loud, tamed
+from forestall.law import Law
+from forestall.lowrank import Approximation
+from forestall.mechanism import Draft, Mechanism
+from forestall.observations import Observations
+from forestall.problem import Problem
+from forestall.region import Polytope
+from forestall.rehearsal import Node, Outcome, Rehearsal
+from forestall.scale.supply import Supply
+from forestall.select import Choice, choose
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What a system is made with.
+
+    Args:
+        n_draws: Functions and laws drawn for each variable.
+        seed: What they come from.
+        recentred: Learn a mean first and the law around it, not the law alone.
+        local_laws: Let the law change with the inputs.
+        relevance: Give every variable a width of its own.
+        approximation: How the Gaussian part of every mean is spanned.
+    """
+
+    n_draws: int
+    seed: int
+    recentred: bool
+    local_laws: bool
+    relevance: bool
+    approximation: Approximation | None = None
+
+
+Key = tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """A variable and what it follows from.
+
+    Args:
+        name: The variable.
+        columns: Where its encoded values stand in the state.
+        inputs: The state columns it follows from.
+        mates: Actions of its own tier among them, by their place.
+        apart: The same without these.
+    """
+
+    name: str
+    columns: slice
+    inputs: Int[Array, " d"]
+    mates: tuple[int, ...] = ()
+    apart: Piece | None = None
+
+    @property
+    def keys(self) -> list[Key]:
+        """Name the equation of each column: itself, then what it follows from."""
+        own = range(self.columns.start, self.columns.stop)
+        return [(column, *self.inputs.tolist()) for column in own]
+
+
+class Builder:
+    """Learns the equations of a system one by one.
+
+    Hyperparameters, functions and laws come from a sample of the records; the means
+    themselves from all of them, which only have to be counted.
+    """
+
+    def __init__(self, parts: Parts, problem: Problem, sample: Observations) -> None:
+        """Lay out the state: contexts, covariates, actions, outcomes."""
+        self.parts, self.problem, self.sample = parts, problem, sample
+        self.rng = np.random.default_rng([parts.seed, 0])
+        schema = sample.schema
+        self.state = state_of(sample)
+        self.columns: dict[str, slice] = {}
+        start = 0
+        for block in (schema.context, schema.covariates, schema.actions):
+            for name, part in block.slices.items():
+                self.columns[name] = slice(start + part.start, start + part.stop)
+            start += block.width
+        covariates = schema.covariates.columns
+        self.levels = {c.name for c in covariates if isinstance(c, Categorical)}
+        self.rank = {v: k for k, tier in enumerate(problem.tiers) for v in tier}
+        self.parents = known_parents(problem)
+
+    def system(self, supply: Supply) -> Rehearsal:
+        """Learn every variable that is not given, in order."""
+        pieces, outcomes = self._pieces(), self._outcomes()
+        wanted = [*pieces, *(p.apart for p in pieces if p.apart), *outcomes]
+        equations = {
+            key: self._equation(piece.inputs, key[0])
+            for piece in wanted
+            for key in piece.keys
+        }
+        counts = supply.total(Counting(equations))
+        mechanisms = {
+            key: equation.mechanism(counts.moments[key], self.state)
+            for key, equation in equations.items()
+        }
+        return Rehearsal(
+            tuple(self._node(piece, mechanisms) for piece in pieces),
+            tuple(self._outcome(piece, mechanisms) for piece in outcomes),
+            standardised_region(self.problem, self.sample),
+            self.state.shape[1],
+            len(self.problem.actions),
+        )
+
+    def _pieces(self) -> list[Piece]:
+        """List covariates and actions, in order."""
+        last = max(self.rank[v] for v in self.problem.outcomes)
+        moved = [v for v in self.columns if v not in self.problem.context]
+        moved = [v for v in moved if self.rank[v] < last or v in self.problem.actions]
+        moved.sort(key=self._turn)
+        return [self._piece(v, moved[:k]) for k, v in enumerate(moved)]
+
+    def _turn(self, name: str) -> tuple[int, int]:
+        """Within a tier, covariates come before the actions that go along with them.
+
+        Only an action that covariates of its clique follow from comes first.
+        """
+        if name not in self.problem.actions:
+            return self.rank[name], 1
+        return self.rank[name], 0 if len(self._clique(name)) > 1 else 2
+
+    def _clique(self, name: str) -> set[str]:
+        """The variables that mutually influence this one, and itself."""
+        graph = self.problem.one_graph()
+        if graph is None or graph.bidirected != "mutual":
+            return {name}
+        return set(graph.clique_of(name))
+
+    def _piece(self, name: str, before: list[str]) -> Piece:
+        actions, own = tuple(self.problem.actions), self.columns[name]
+        mates = [v for v in before if self.rank[v] == self.rank[name] and v in actions]
+        mates = [v for v in mates if v not in self._clique(name)]
+        if name not in actions:
+            # No covariate may follow from an action of its own tier.
+            before = [v for v in before if v not in mates]
+            mates = []
+        inputs = self._inputs(name, before)
+        if not mates or self.parents is not None:
+            return Piece(name, own, inputs)
+        rest = self._inputs(name, [v for v in before if v not in mates])
+        places = tuple(actions.index(v) for v in mates)
+        return Piece(name, own, inputs, places, Piece(name, own, rest))
+
+    def _inputs(self, name: str, before: list[str]) -> Int[Array, " d"]:
+        """State columns of the contexts, which are known, and of what precedes."""
+        known = [*self.problem.context, *before]
+        if self.parents is not None:
+            known = [v for v in known if v in self.parents[name]]
+        columns = [
+            np.arange(self.columns[v].start, self.columns[v].stop) for v in known
+        ]
+        return np.concatenate([np.empty(0, dtype=int), *columns])
+
+    def _outcomes(self) -> list[Piece]:
+        """List the outcomes, each given those before it."""
+        first = self.state.shape[1] - len(self.problem.outcomes)
+        moved = [v for v in self.columns if v not in self.problem.context]
+        pieces = []
+        for k, name in enumerate(self.problem.outcomes):
+            earlier = [v for v in moved if self.rank[v] < self.rank[name]]
+            inputs = self._inputs(name, earlier)
+            before = np.concatenate([inputs, np.arange(first, first + k)])
+            pieces.append(Piece(name, slice(first + k, first + k + 1), before))
+        return pieces
+
+    def _equation(self, inputs: Int[Array, " d"], column: int) -> Equation:
+        """Choose the functions, and see whether some records are louder than others.
+
+        Then these will count less.
+        """
+        ends = (-np.inf, np.inf) if self._is_level(column) else None
+        z, v = self.state[:, inputs], self.state[:, column]
+        ends = ends or tamed(v)
+        v = np.clip(v, *ends)
+        choice = self._choice(inputs, v)
+        draft = Draft.of(
+            z, v, choice, self.parts.n_draws, self.rng, self.parts.approximation
+        )
+        equation = Equation(inputs, column, ends, draft)
+        if self._is_level(column) or not self.parts.local_laws:
+            return equation
+        first = draft.settled(draft.count(z, v), z, v)
+        spread, quiet = loud(z, first.residuals)
+        return replace(equation, spread=spread, quiet=quiet)
+
+    def _is_level(self, column: int) -> bool:
+        return any(
+            self.columns[v].start <= column < self.columns[v].stop for v in self.levels
+        )
+
+    def _choice(self, inputs: Int[Array, " d"], v: Float[Array, " n"]) -> Choice:
+        z = self.state[:, inputs]
+        if not self.parts.recentred:
+            flat = np.full(z.shape[1], 1e-12)
+            return Choice(flat, 1e-12, 1e-12, 1.0, np.ones(z.shape[1]))
+        y = (v - v.mean()) / (v.std() or 1.0)
+        return choose(z, y, self._groups(inputs), alike=not self.parts.relevance)
+
+    def _node(self, piece: Piece, mechanisms: Mapping[Key, Mechanism]) -> Node:
+        own = tuple(mechanisms[key] for key in piece.keys)
+        actions = tuple(self.problem.actions)
+        return Node(
+            piece.name,
+            piece.columns,
+            piece.inputs,
+            own,
+            None if piece.name in self.levels else self._law(piece, own[0]),
+            actions.index(piece.name) if piece.name in actions else None,
+            piece.mates,
+            None if piece.apart is None else self._node(piece.apart, mechanisms),
+        )
+
+    def _outcome(self, piece: Piece, mechanisms: Mapping[Key, Mechanism]) -> Outcome:
+        mechanism = mechanisms[piece.keys[0]]
+        return Outcome(piece.inputs, mechanism, self._law(piece, mechanism))
+
+    def _law(self, piece: Piece, mechanism: Mechanism) -> Law:
+        z, n_draws = self.state[:, piece.inputs], self.parts.n_draws
+        local = self.parts.local_laws
+        return Law.of(z, mechanism.residuals, n_draws, self.rng, local=local)
+
+    def _groups(self, inputs: Int[Array, " d"]) -> Int[Array, " d"]:
+        owner = np.empty(self.state.shape[1], dtype=int)
+        for k, part in enumerate(self.columns.values()):
+            owner[part] = k
+        first = self.state.shape[1] - len(self.problem.outcomes)
+        owner[first:] = len(self.columns) + np.arange(len(self.problem.outcomes))
+        return np.unique(owner[inputs], return_inverse=True)[1]
+
+
+@dataclass(frozen=True, eq=False)
+class Counting:
+    """Counts the records of a batch for every equation."""
+
+    equations: Mapping[Key, Equation]
+
+    def __call__(self, data: Observations) -> Counts:
+        """Sum up some records."""
+        state = state_of(data)
+        return Counts({key: e.count(state) for key, e in self.equations.items()})
+
+
+def state_of(data: Observations) -> Float[Array, "n w"]:
+    """All variables side by side: contexts, covariates, actions, outcomes."""
+    return np.concatenate([data.x, data.u, data.a, data.y], axis=1)
+
+
+def known_parents(problem: Problem) -> dict[str, set[str]] | None:
+    """The parents of each variable, where they are all that has to be known of it.
+
+    That takes a graph without hidden causes, in which contexts follow from contexts
+    only; else a context tells more than the parents do.
+    """
+    graph = problem.one_graph()
+    if graph is None or graph.bidirected_edges:
+        return None
+    known, contexts = set(problem.variables), set(problem.context)
+    if set(graph.nodes) - known or set(graph.parents(contexts)) - contexts:
+        return None
+    return {v: set(graph.parents([v])) for v in known}
+
+
+def standardised_region(problem: Problem, data: Observations) -> Polytope:
+    """The region for standardised outcomes, its bounds moved off recorded values."""
+    region, outcomes = problem.region, data.schema.outcomes
+    offsets = region.offsets.copy()
+    for k, m in enumerate(region.normals):
+        (used,) = np.nonzero(m)
+        if len(used) == 1:
+            y = m[used[0]] * data.y_raw[:, used[0]]
+            offsets[k] = _between_ties(y, offsets[k], bool(region.strict[k]))
+    moved = Polytope(region.normals, offsets, region.strict, names=region.names)
+    return moved.standardised(outcomes.means, outcomes.scales)
+
+
+def _between_ties(y: Float[Array, " n"], bound: float, strict: bool) -> float:
+    """Move a bound on ``y`` to the middle between the values it tells apart.
+
+    Only where values recur: the smooth law of an outcome that is counted or rounded
+    has half of a value on the wrong side of a bound that lies on it.
+    """
+    values, counts = np.unique(y, return_counts=True)
+    inside = values < bound if strict else values <= bound
+    if not inside.any() or inside.all():
+        return bound
+    last = int(np.flatnonzero(inside)[-1])
+    if counts[last : last + 2].min() < max(2, 0.01 * len(y)):
+        return bound
+    return float(0.5 * (values[last] + values[last + 1]))

@@ -1,0 +1,79 @@
+"""One variable to be learned: from which others, and how loud each record of it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from forestall.arrays import Array
+from forestall.law import Features, Spread
+from forestall.mechanism import Draft, Mechanism, Moments
+
+
+@dataclass(frozen=True, eq=False)
+class Equation:
+    """A mechanism that waits for the records to be counted.
+
+    Args:
+        inputs: The state columns it follows from.
+        column: The state column it is.
+        ends: Values beyond them are pulled in: one wrong entry must not bend the mean.
+        draft: The functions of its mean.
+        spread: How the noise changes with the inputs; ``None`` where it does not.
+        quiet: The variance of the noise where the spread is one.
+    """
+
+    inputs: Int[Array, " d"]
+    column: int
+    ends: tuple[float, float]
+    draft: Draft
+    spread: Spread | None = None
+    quiet: float = 1.0
+
+    def count(self, state: Float[Array, "n w"]) -> Moments:
+        """Sum up some records."""
+        return self.draft.count(*self._read(state))
+
+    def mechanism(self, moments: Moments, state: Float[Array, "n w"]) -> Mechanism:
+        """Settle the mean by all records counted, and the residuals of these."""
+        return self.draft.settled(moments, *self._read(state))
+
+    def _read(
+        self, state: Float[Array, "n w"]
+    ) -> tuple[Float[Array, "n d"], Float[Array, " n"], Float[Array, " n"] | None]:
+        z, v = state[:, self.inputs], np.clip(state[:, self.column], *self.ends)
+        if self.spread is None:
+            return z, v, None
+        return z, v, self.quiet * self.spread(z, 0) ** 2
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """The sums of several equations, by what they follow from and what they are."""
+
+    moments: dict[tuple[int, ...], Moments]
+
+    def __add__(self, other: Counts) -> Counts:
+        """Add the sums of two batches."""
+        both = zip(self.moments.items(), other.moments.values(), strict=True)
+        return Counts({key: one + two for (key, one), two in both})
+
+
+def loud(
+    z: Float[Array, "n d"], residuals: Float[Array, " n"]
+) -> tuple[Spread | None, float]:
+    """Learn where records are louder than elsewhere, and their variance where not."""
+    none = np.random.default_rng(0)
+    spread = Spread.of(Features.of(z), z, residuals, 0, none)
+    if spread is None:
+        return None, 1.0
+    return spread, float(np.mean((residuals / spread(z, 0)) ** 2))
+
+
+def tamed(v: Float[Array, " n"]) -> tuple[float, float]:
+    """Say where what lies absurdly far out begins."""
+    low, middle, high = np.quantile(v, [0.25, 0.5, 0.75]).tolist()
+    reach = 10.0 * (high - low)
+    return (middle - reach, middle + reach) if reach > 0 else (-np.inf, np.inf)

@@ -1,0 +1,143 @@
+"""The functions in which a mechanism is a Bayesian linear model.
+
+The polynomial trend, exactly; and the Gaussian part by landmarks that span the records,
+or by random waves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from scipy.linalg import solve_triangular
+
+from forestall.arrays import Array
+from forestall.expansion import pivoted_cholesky
+from forestall.kernels import Gaussian, gram
+from forestall.landmarks import Landmarks, chosen
+from forestall.lowrank import Approximation, Nystrom, RandomFourier
+from forestall.select import Choice
+from forestall.waves import features, frequencies
+
+# Centres of the Gaussian part at most, and what may be left unexplained by them as a
+# share of the noise.
+CENTRES, LEFT = 200, 0.02
+# Below this the factor of the centres' Gram matrix is rounding.
+TOLERANCE = 1e-10
+
+
+@dataclass(frozen=True, eq=False)
+class Spanning:
+    """Functions whose weights are standard normal beforehand.
+
+    Args:
+        choice: The hyperparameters.
+        spread: The prior standard deviation of each polynomial weight.
+        centres: Centres of the Gaussian part, in units of the widths.
+        factor: The Cholesky factor of their Gram matrix.
+        frequencies: Frequencies of the waves in place of centres, in the same units.
+    """
+
+    choice: Choice
+    spread: Float[Array, " p"]
+    centres: Float[Array, "m d"]
+    factor: Float[Array, "m m"]
+    frequencies: Float[Array, "f d"]
+
+    @classmethod
+    def of(
+        cls,
+        z: Float[Array, "n d"],
+        choice: Choice,
+        approximation: Approximation | None = None,
+    ) -> Spanning:
+        """Lay the Gaussian part over the records.
+
+        Args:
+            z: The records, or a sample of them.
+            choice: The hyperparameters.
+            approximation: How; ``None`` takes the records that explain most, until the
+                rest is nothing beside the noise.
+        """
+        n, d = z.shape
+        spread = np.sqrt(np.concatenate([[1.0], choice.linear]))
+        if choice.quadratic > 1e-3 * choice.noise / n:
+            squares = np.full(d * (d + 1) // 2, np.sqrt(choice.quadratic))
+            spread = np.concatenate([spread, squares])
+        t, nothing = z / choice.widths, np.empty((0, d))
+        if choice.smooth <= LEFT * choice.noise / 10:
+            return cls(choice, spread, nothing, np.empty((0, 0)), nothing)
+        if isinstance(approximation, RandomFourier):
+            rng = np.random.default_rng(approximation.seed)
+            half = approximation.n_features // 2
+            drawn = frequencies(half, np.ones(d), approximation.orthogonal, rng)
+            return cls(choice, spread, nothing, np.empty((0, 0)), drawn)
+        if isinstance(approximation, Nystrom):
+            penalty = choice.noise / (n * choice.smooth)
+            rank, how, seed = (
+                approximation.rank,
+                approximation.landmarks,
+                approximation.seed,
+            )
+            points = t[chosen(t, rank, how, penalty, seed)]
+            marks = Landmarks.of(Gaussian(np.ones(d)), points, TOLERANCE)
+            return cls(choice, spread, marks.centres, marks.factor, nothing)
+        tolerance = max(LEFT * choice.noise / choice.smooth, TOLERANCE)
+        pivots, columns = pivoted_cholesky(t, min(CENTRES, n), tolerance)
+        return cls(choice, spread, t[pivots], columns[pivots], nothing)
+
+    @property
+    def order(self) -> int:
+        """The order of the polynomial."""
+        return 1 if len(self.spread) == 1 + len(self.choice.widths) else 2
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """How many functions: of the polynomial, on centres, waves."""
+        return len(self.spread), len(self.centres), 2 * len(self.frequencies)
+
+    def __call__(self, z: Float[Array, "n d"]) -> Float[Array, "n q"]:
+        """Evaluate all functions at each point."""
+        parts = [polynomials(z, self.order) * self.spread]
+        t, height = z / self.choice.widths, np.sqrt(self.choice.smooth)
+        if len(self.centres):
+            rows = gram(self.centres, t)
+            bends = solve_triangular(
+                self.factor, rows, lower=True, overwrite_b=True, check_finite=False
+            )
+            parts.append(height * bends.T)
+        if len(self.frequencies):
+            parts.append(height * features(t, self.frequencies))
+        return np.concatenate(parts, axis=1)
+
+    def to_bumps(self, weights: Float[Array, "m s"]) -> Float[Array, "m s"]:
+        """Turn weights of orthonormal functions into weights of kernel functions."""
+        if not len(self.centres):
+            return weights
+        whole = solve_triangular(self.factor, weights, lower=True, trans="T")
+        return np.sqrt(self.choice.smooth) * whole
+
+
+def polynomials(z: Float[Array, "n d"], order: int) -> Float[Array, "n p"]:
+    """List the constant, the inputs and, for order 2, their products."""
+    parts = [np.ones((len(z), 1)), z]
+    if order == 2:
+        i, j = np.triu_indices(z.shape[1])
+        # Off the diagonal a product stands for two: (z'w)^2 counts it twice.
+        parts.append(z[:, i] * z[:, j] * np.where(i == j, 1.0, np.sqrt(2.0)))
+    return np.concatenate(parts, axis=1)
+
+
+def polynomial_gradient(
+    z: Float[Array, "n d"], weights: Float[Array, " p"], order: int
+) -> Float[Array, "n d"]:
+    """Differentiate a weighted sum of :func:`polynomials` by the inputs."""
+    d = z.shape[1]
+    out = np.tile(weights[1 : 1 + d], (len(z), 1))
+    if order == 2:
+        i, j = np.triu_indices(d)
+        B = np.zeros((d, d))
+        B[i, j] = weights[1 + d :] * np.where(i == j, 1.0, np.sqrt(2.0))
+        out += z @ (B + B.T)
+    return out
