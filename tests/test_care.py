@@ -11,6 +11,9 @@ from forestall.baselines.care import cheapest, principal_axes
 from forestall.baselines.rectangle import inscribed
 from worlds import DOSING, contexts_of, dosing
 
+# Some worlds here are bent on purpose; that it is said is tested elsewhere.
+pytestmark = pytest.mark.filterwarnings("ignore:The records are not linear")
+
 SEEDS = st.integers(0, 10**6)
 RECORDS = np.random.default_rng(0).normal(size=(200, 2))
 

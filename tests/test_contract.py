@@ -28,6 +28,10 @@ METHODS = [
     NestedRehearsal(),
     ConditionalRehearsal(),
     baselines.NoAction(),
+    baselines.LinearOptimal(n_draws=50),
+    baselines.CARE(n_draws=50),
+    baselines.QWZ23(n_worlds=20, n_draws=50, n_fresh=200),
+    baselines.MICNS(n_draws=50),
 ]
 CASES = [(method, world) for method in METHODS for world in WORLDS]
 FIELDS = ("actions", "probability", "lower", "upper", "no_action", "support")

@@ -6,7 +6,8 @@ from scipy.optimize import check_grad
 from scipy.stats import kstest
 
 from forestall.law import Law, ridge_if_it_helps
-from forestall.mechanism import Mechanism
+from forestall.lowrank import Nystrom, RandomFourier
+from forestall.mechanism import DOUBT, Draft, Mechanism
 from forestall.select import Choice, Likelihood, choose
 from forestall.spanning import polynomials
 
@@ -127,6 +128,113 @@ def test_the_mean_equals_the_exact_gaussian_process(curved):
     points = np.random.default_rng(3).uniform(-1.5, 1.5, size=(50, 3))
     exact = v.mean() + v.std() * kernel(points, z) @ alpha
     np.testing.assert_allclose(mechanism(points, DRAWS[:1])[:, 0], exact, atol=0.06)
+
+
+CHOICE = Choice(np.array([0.5, 0.5, 0.1]), 0.1, 0.8, 0.05, np.array([3.0, 3.0, 6.0]))
+
+
+def covariance(p, q):
+    squares = (((p[:, None] - q[None]) / CHOICE.widths) ** 2).sum(axis=2)
+    trend = 1 + (CHOICE.linear * p) @ q.T + CHOICE.quadratic * (p @ q.T) ** 2
+    return trend + CHOICE.smooth * np.exp(-0.5 * squares)
+
+
+def exact_mean(z, v, points, noise):
+    y = (v - v.mean()) / v.std()
+    K = covariance(z, z) + np.diag(noise)
+    return v.mean() + v.std() * covariance(points, z) @ np.linalg.solve(K, y)
+
+
+def drafted(z, v, approximation, n_draws=4):
+    rng = np.random.default_rng(0)
+    return Draft.of(z, v, CHOICE, n_draws, rng, approximation)
+
+
+@pytest.mark.parametrize("landmarks", ["uniform", "kmeans", "leverage"])
+def test_at_full_rank_landmarks_give_the_exact_mean(curved, landmarks):
+    z, v = curved[0][:200], curved[2][:200]
+    draft = drafted(z, v, Nystrom(rank=200, landmarks=landmarks))
+    mechanism = draft.settled(draft.count(z, v), z, v)
+    points = np.random.default_rng(3).uniform(-1.5, 1.5, size=(50, 3))
+    exact = exact_mean(z, v, points, np.full(200, CHOICE.noise))
+    np.testing.assert_allclose(mechanism(points, DRAWS[:1])[:, 0], exact, atol=1e-5)
+
+
+def test_errors_fall_with_the_rank_and_with_more_waves(curved):
+    z, _, v = curved
+    exact = exact_mean(z, v, z[:100], np.full(len(z), CHOICE.noise))
+
+    def off(approximation):
+        draft = drafted(z, v, approximation)
+        mechanism = draft.settled(draft.count(z, v), z, v)
+        return np.abs(mechanism(z[:100], DRAWS[:1])[:, 0] - exact).mean()
+
+    landmarks = [off(Nystrom(rank=rank)) for rank in (3, 20, 120)]
+    assert landmarks[0] > landmarks[1] > landmarks[2]
+    waves = [off(RandomFourier(n_features=n)) for n in (4, 40, 2000)]
+    assert waves[0] > waves[1] > waves[2]
+    assert landmarks[2] < 1e-3
+    assert waves[2] < 0.05
+
+
+@pytest.mark.parametrize("approximation", [None, RandomFourier(n_features=200)])
+def test_draws_have_the_variance_of_the_gaussian_process(curved, approximation):
+    z, v = curved[0][:150], curved[2][:150]
+    draft = drafted(z, v, approximation, n_draws=600)
+    mechanism = draft.settled(draft.count(z, v), z, v)
+    points = np.random.default_rng(3).uniform(-2.0, 2.0, size=(30, 3))
+    K = covariance(z, z) + CHOICE.noise * np.eye(len(z))
+    half = covariance(points, z)
+    left = covariance(points, points) - half @ np.linalg.solve(K, half.T)
+    exact = DOUBT * v.std() * np.sqrt(np.diag(left))
+    told = mechanism(points, np.arange(1, 601)).std(axis=1)
+    np.testing.assert_allclose(told, exact, rtol=0.35)
+    assert np.mean(told / exact) == pytest.approx(1.0, abs=0.1)
+
+
+def test_a_low_rank_does_not_make_the_draws_surer(curved):
+    z, _, v = curved
+    points = np.random.default_rng(3).uniform(-2.0, 2.0, size=(60, 3))
+
+    def spread(rank):
+        draft = drafted(z, v, Nystrom(rank=rank), n_draws=200)
+        mechanism = draft.settled(draft.count(z, v), z, v)
+        return mechanism(points, np.arange(1, 201)).std(axis=1).mean()
+
+    assert spread(5) > 0.95 * spread(150)
+
+
+def test_the_sums_of_batches_add_up(curved):
+    z, _, v = curved
+    draft = drafted(z, v, None)
+    whole, parts = draft.count(z, v), draft.count(z[:123], v[:123])
+    parts += draft.count(z[123:], v[123:])
+    assert whole.n == parts.n == len(v)
+    for name in ("squares", "target", "waves"):
+        one, two = getattr(whole, name), getattr(parts, name)
+        np.testing.assert_allclose(one, two, atol=1e-10 * np.abs(one).max())
+
+
+def test_loud_records_count_as_little_as_their_noise_says(curved):
+    z, v = curved[0][:200], curved[2][:200]
+    noise = CHOICE.noise * np.where(z[:, 0] > 0, 8.0, 0.2)
+    draft = drafted(z, v, Nystrom(rank=200))
+    loudness = noise * v.std() ** 2
+    moments = draft.count(z, v, loudness)
+    mechanism = draft.settled(moments, z, v, loudness)
+    points = np.random.default_rng(3).uniform(-1.5, 1.5, size=(50, 3))
+    exact = exact_mean(z, v, points, noise)
+    np.testing.assert_allclose(mechanism(points, DRAWS[:1])[:, 0], exact, atol=1e-5)
+
+
+def test_waves_differentiate_too(curved, rng):
+    z, _, v = curved
+    draft = drafted(z, v, RandomFourier(n_features=100))
+    mechanism = draft.settled(draft.count(z, v), z, v)
+    slopes = mechanism.gradient(z[:20], 2)
+    for j, step in enumerate(1e-5 * np.eye(3)):
+        ends = [mechanism(z[:20] + s * step, np.array([2]))[:, 0] for s in (1, -1)]
+        np.testing.assert_allclose(slopes[:, j], (ends[0] - ends[1]) / 2e-5, atol=1e-5)
 
 
 def test_draws_spread_out_away_from_the_records(fitted):

@@ -1,21 +1,20 @@
 """500 decisions in one call against solving the Gram systems anew for each.
 
 Run: python benchmarks/speed/batch.py [TASK ...]
-Prints, for each task, the ratio of two measurements of this run, the least of several,
-with one BLAS thread. The yardstick only builds the Gram matrices, factors and solves
-them, which an implementation that keeps nothing between decisions does for each
-context; its search for the action is not counted, ours is. The second ratio is against
-fitting anew and then deciding for one context, all counted.
+Prints and writes, for each task, the ratio of two measurements of this run, the least
+of several, with one BLAS thread. The yardstick only builds the Gram matrices, factors
+and solves them, which an implementation that keeps nothing between decisions does for
+each context; its search for the action is not counted, ours is. The second ratio is
+against fitting anew and then deciding for one context, all counted.
 """
 
 from __future__ import annotations
 
 import sys
-import time
 import warnings
-from collections.abc import Callable
 
 import numpy as np
+from common import least, write
 from threadpoolctl import threadpool_limits
 
 from forestall import NestedRehearsal, Problem, tasks
@@ -23,15 +22,6 @@ from forestall.nested import KernelPolicy
 from forestall.ridge import Ridge
 
 N, CONTEXTS, REPEATS = 1000, 500, 3
-
-
-def least(work: Callable[[], object], repeats: int) -> float:
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return min(times)
 
 
 def solve_anew(policy: KernelPolicy) -> None:
@@ -50,7 +40,9 @@ def decide_anew(problem: Problem, history: object, rows: dict) -> None:
     NestedRehearsal().fit(problem, history).recommend(one)
 
 
-def ratio(name: str, contexts: int = CONTEXTS, repeats: int = REPEATS) -> float:
+def ratio(
+    name: str, contexts: int = CONTEXTS, repeats: int = REPEATS
+) -> dict[str, object]:
     task = tasks.get(name)
     history, rows = task.history(N, seed=0), task.contexts(contexts, seed=0)
     policy = NestedRehearsal().fit(task.problem, history)
@@ -63,10 +55,18 @@ def ratio(name: str, contexts: int = CONTEXTS, repeats: int = REPEATS) -> float:
         f"{1e3 * anew:.1f} ms, ratio {contexts * anew / together:.0f}; fitted and "
         f"decided anew {1e3 * refit:.1f} ms, ratio {contexts * refit / together:.0f}"
     )
-    return contexts * anew / together
+    return {
+        "task": name,
+        "n": N,
+        "contexts": contexts,
+        "together_ms": round(1e3 * together / contexts, 4),
+        "anew_ms": round(1e3 * anew, 2),
+        "refit_ms": round(1e3 * refit, 2),
+        "ratio": round(contexts * anew / together),
+        "refit_ratio": round(contexts * refit / together),
+    }
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    for each in sys.argv[1:] or tasks.names():
-        ratio(each)
+    write("batch", [ratio(each) for each in sys.argv[1:] or tasks.names()])

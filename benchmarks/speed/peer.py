@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 from forestall import Ascent, NestedRehearsal, Problem, tasks
 from forestall.nested import KernelRehearsal
 
-TASK, CONTEXTS, REPEATS = "non-syn1", 2000, 5
+TASK, CONTEXTS, REPEATS = "non-syn1", 2000, 15
 PLAIN = Ascent(halve_every=None, stride=1)
 
 

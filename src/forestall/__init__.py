@@ -28,6 +28,7 @@ from forestall.errors import (
 )
 from forestall.graph import RehearsalGraph
 from forestall.identify import Identification
+from forestall.lowrank import Nystrom, RandomFourier
 from forestall.method import Method, Policy
 from forestall.nested import NestedRehearsal
 from forestall.problem import Problem
@@ -49,6 +50,8 @@ __all__ = [
     "StagedRehearsal",
     "NestedRehearsal",
     "ConditionalRehearsal",
+    "Nystrom",
+    "RandomFourier",
     "Search",
     "Ascent",
     "Decision",
@@ -74,14 +77,15 @@ def fit(problem: Problem, history: Any) -> Policy:
 
     Args:
         problem: The question.
-        history: A pandas, polars or pyarrow table, a dict of arrays, or the path of a
-            CSV or Parquet file.
+        history: A pandas, polars or pyarrow table, a dict of arrays, the path of a
+            CSV or Parquet file, or what is larger than memory: a folder of such files,
+            a pyarrow dataset, a Dask DataFrame.
     """
     return StagedRehearsal().fit(problem, history)
 
 
 def __getattr__(name: str) -> ModuleType:
-    """Load the baselines and the tasks when they are first asked for."""
-    if name in ("baselines", "tasks"):
+    """Load what not everybody needs when it is first asked for."""
+    if name in ("baselines", "tasks", "scale"):
         return importlib.import_module(f"forestall.{name}")
     raise AttributeError(f"module 'forestall' has no attribute {name!r}")

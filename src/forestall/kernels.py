@@ -91,10 +91,11 @@ def _lifted(
     # Distances lose digits to cancellation far from the origin, so move there first.
     centre = c.mean(axis=0)
     v, c = v - centre, c - centre
-    left, right = -0.5 * _squares(v)[:, None], -0.5 * _squares(c)[:, None]
+    left, right = -0.5 * _squares(v)[:, None], -0.5 * _squares(c)[None]
     return (
         np.concatenate([v, left, np.ones((len(v), 1))], axis=1),
-        np.concatenate([c, np.ones((len(c), 1)), right], axis=1).T,
+        # By rows: a strided product would not go through BLAS.
+        np.concatenate([c.T, np.ones((1, len(c))), right]),
     )
 
 

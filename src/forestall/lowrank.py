@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from forestall.arrays import Array
 from forestall.errors import SpecError, nearest
-from forestall.landmarks import STRATEGIES, Landmarks, chosen
+from forestall.landmarks import CANDIDATES, STRATEGIES, TIMES, Landmarks, chosen
 from forestall.setting import Records, Setting, even
 from forestall.waves import features, frequencies
 
@@ -27,6 +27,11 @@ MEASURED = 1_000
 
 class Approximation(ABC):
     """How a fit is approximated. ``None`` in its place is the exact fit."""
+
+    @property
+    @abstractmethod
+    def candidates(self) -> int:
+        """How many records the landmarks are best chosen among."""
 
     @abstractmethod
     def plan(self, setting: Setting, sample: Records, n: int) -> Plan:
@@ -68,6 +73,11 @@ class Nystrom(Approximation):
                 f"{nearest(str(self.landmarks), STRATEGIES) or ' Use one of these.'}"
             )
 
+    @property
+    def candidates(self) -> int:
+        """How many records the landmarks are best chosen among."""
+        return max(CANDIDATES, TIMES * self.rank)
+
     def plan(self, setting: Setting, sample: Records, n: int) -> Plan:
         """Choose the landmarks."""
         anchors = anchored(setting, sample, self.rank, self.landmarks, self.seed)
@@ -106,6 +116,11 @@ class RandomFourier(Approximation):
                 f"Expected orthogonal as True or False; got {self.orthogonal!r}. "
                 f"Leave it out for True."
             )
+
+    @property
+    def candidates(self) -> int:
+        """How many records the landmarks are best chosen among."""
+        return max(CANDIDATES, TIMES * (self.n_features // 2))
 
     def plan(self, setting: Setting, sample: Records, n: int) -> Plan:
         """Draw the frequencies."""

@@ -8,7 +8,8 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from jaxtyping import Float
 
@@ -19,6 +20,9 @@ from forestall.identify import Criterion, Identification
 from forestall.observations import ContextRows, Schema
 from forestall.problem import Problem
 from forestall.support import Horizon
+
+if TYPE_CHECKING:
+    from forestall.scale.decide import Written
 
 # Bytes that the contexts answered at a time may take, and how many these may be.
 BUDGET = 1 << 25
@@ -66,6 +70,29 @@ class Policy(ABC):
         """
         rows = self.schema.encode_contexts(contexts)
         return self._decide(rows, None, jobs=jobs)
+
+    def recommend_to(
+        self,
+        out: str | Path,
+        contexts: Any,
+        *,
+        identifier: str | None = None,
+        resume: bool = True,
+    ) -> Written:
+        """Choose an action for each row of a stream, written as they are chosen.
+
+        Args:
+            out: The folder for the decisions, a Parquet dataset. A run that was stopped
+                goes on where it was.
+            contexts: Files, a folder or a dataset of contexts.
+            identifier: A column of the contexts to copy beside the decisions.
+            resume: Whether to go on with a run that was stopped.
+        """
+        from forestall.scale.decide import recommend_stream
+
+        return recommend_stream(
+            self, contexts, out, identifier=identifier, resume=resume
+        )
 
     def evaluate(self, contexts: Any, actions: Any, *, jobs: int = 1) -> Decisions:
         """Assess given actions, row by row: what if we did this?

@@ -206,7 +206,8 @@ def blocks_of(plan: Plan, batch: Batch) -> Iterator[Batch]:
     """Split a batch so that its functions fit into a bounded memory."""
     waves = 0 if plan.frequencies is None else 2 * len(plan.frequencies)
     width = plan.inner.rank + plan.outer.rank + plan.natural.rank + 2 * waves
-    return batch.blocks(max(256, BLOCK // width))
+    # Fewer rows than functions would cost less than adding up the sums of them.
+    return batch.blocks(max(256, width // 2, BLOCK // width))
 
 
 def _squared(rows: Float[Array, "n m"]) -> Float[Array, "m m"]:

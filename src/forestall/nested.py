@@ -25,6 +25,8 @@ from forestall.method import Method, Policy
 from forestall.observations import Observations, good_records
 from forestall.problem import Problem
 from forestall.reduced import LowRank
+from forestall.scale.stream import SAMPLE
+from forestall.scale.supply import Supply, held, kept
 from forestall.setting import (
     AUTO,
     PENALTY,
@@ -36,7 +38,7 @@ from forestall.setting import (
     sharpened,
 )
 from forestall.solution import FEW, Solution, check_size, warn_if_few_are_good
-from forestall.support import Horizon, Support
+from forestall.support import UNUSUAL, Horizon, Support
 from forestall.systems import Exact, Objective, Systems, View
 
 # The density of more records than this is settled, and quadratic in their number.
@@ -93,14 +95,15 @@ class KernelRehearsal(Method):
 
     def fit(self, problem: Problem, history: Any) -> KernelPolicy:
         """Learn a policy from historical records."""
-        data = Observations.read(problem, history)
-        if self.approximation is None:
-            check_size(data.n, 4 if self.bandwidth == AUTO else 3)
-        warn_if_few_are_good(int(data.good.sum()))
+        method = self.approximation
+        size = SAMPLE if method is None else max(SAMPLE, method.candidates)
+        supply = kept(problem, history, size=size)
+        if method is None:
+            check_size(supply.n, 4 if self.bandwidth == AUTO else 3)
+            supply = held(supply)
+        warn_if_few_are_good(supply.n_good)
         adjusted = self.adjusted(problem.identification())
-        return KernelPolicy.fitted(
-            self, problem, Records(data, adjusted, problem.region)
-        )
+        return KernelPolicy.fitted(self, problem, adjusted, supply)
 
     def setting(self, records: Records) -> Setting:
         """Settle kernels, penalties and sharpness for these records."""
@@ -139,7 +142,8 @@ class KernelPolicy(Policy):
     r"""A fitted kernel method: factored systems and the weights they gave.
 
     With low rank the answers need none of the records; they are kept for
-    :meth:`for_region` and :meth:`diagnostics`.
+    :meth:`for_region` and :meth:`diagnostics`. Of a stream only a sample is kept, by
+    which another region cannot be asked for.
 
     Args:
         method: The hyperparameters.
@@ -159,19 +163,27 @@ class KernelPolicy(Policy):
 
     @classmethod
     def fitted(
-        cls, method: KernelRehearsal, problem: Problem, records: Records
+        cls,
+        method: KernelRehearsal,
+        problem: Problem,
+        adjusted: tuple[str, ...],
+        supply: Supply,
     ) -> KernelPolicy:
         """Factor the systems and solve them (algorithm 1, phase 1)."""
-        data, setting = records.data, method.setting(records)
+        data, counts = supply.sample, (supply.n, supply.n_good)
+        known = counts if supply.sampled else None
+        records = Records(data, adjusted, problem.region, known)
+        setting = method.setting(records)
         # Before the systems, which fill the memory.
-        horizon = horizon_of(data)
+        horizon = horizon_of(supply)
         joint = Support.of(even(np.concatenate([data.x, data.a], axis=1), JUDGED))
         systems: Systems
         if method.approximation is None:
             systems = Exact.factored(setting, records)
             solution = systems.solved(records, setting.sharpness)
         else:
-            systems, solution = LowRank.fitted(method.approximation, setting, records)
+            low = method.approximation
+            systems, solution = LowRank.fitted(low, setting, records, supply)
         return cls(
             problem=problem,
             schema=data.schema,
@@ -272,7 +284,8 @@ class KernelPolicy(Policy):
             a = self._best(view)
         told, natural = view.under(a), view.natural()
         joint = np.concatenate([x, a], axis=1)
-        extrapolates = self.joint.extrapolates(joint)
+        support = self.joint.score(joint)
+        extrapolates = support < UNUSUAL
         gain = told.surely_above(natural)
         unproven = extrapolates | (self.solution.n_good < FEW)
         return Assessment(
@@ -284,7 +297,7 @@ class KernelPolicy(Policy):
             # Away from the records a Gaussian kernel only repeats its prior, and a few
             # good records may be luck: no evidence of an improvement.
             np.where(unproven, np.minimum(gain, 0.0), gain),
-            self.joint.score(joint),
+            support,
             extrapolates,
         )
 
@@ -302,8 +315,8 @@ class KernelPolicy(Policy):
         return self.systems.view(x, self.solution).objective(), a[:, None, :]
 
 
-def horizon_of(data: Observations) -> Horizon:
+def horizon_of(supply: Supply) -> Horizon:
     """Learn what contexts history has seen; their density from some of them."""
-    block, x = data.schema.context, data.x
-    horizon = Horizon.of(block, even(x, JUDGED))
-    return replace(horizon, lower=x.min(axis=0), upper=x.max(axis=0))
+    data, (lower, upper) = supply.sample, supply.range
+    horizon = Horizon.of(data.schema.context, even(data.x, JUDGED))
+    return replace(horizon, lower=lower, upper=upper)

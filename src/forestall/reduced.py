@@ -15,8 +15,18 @@ from forestall.errors import SpecError
 from forestall.expansion import Basis
 from forestall.landmarks import Landmarks
 from forestall.lowrank import Approximation, Plan
-from forestall.moments import Batch, Crosses, Grams, crosses_of, moments_of
+from forestall.moments import (
+    Batch,
+    Crosses,
+    Grams,
+    Moments,
+    crosses_of,
+    moments_of,
+)
+from forestall.observations import Observations
+from forestall.region import Polytope
 from forestall.ridge import Belief, factored
+from forestall.scale.supply import Supply
 from forestall.setting import Records, Setting
 from forestall.solution import Solution, believed, desirabilities
 from forestall.systems import Objective, Stretch, Systems, View, expanded, unknown
@@ -126,20 +136,24 @@ class LowRank(Systems):
 
     @classmethod
     def fitted(
-        cls, approximation: Approximation, setting: Setting, records: Records
+        cls,
+        approximation: Approximation,
+        setting: Setting,
+        sample: Records,
+        supply: Supply,
     ) -> tuple[LowRank, Solution]:
-        """Plan, sum over the records, and solve."""
-        plan = approximation.plan(setting, records, records.data.n)
-        moments = moments_of(plan, Batch.of(records, setting.sharpness))
+        """Plan by a sample, sum over all records, and solve."""
+        plan = approximation.plan(setting, sample, supply.n)
+        moments = supply.total(Counting(plan, sample.adjusted, sample.region))
         systems = cls.of(plan, moments.grams)
-        return systems, systems.solution(moments.crosses, records, setting.sharpness)
+        return systems, systems.solution(moments.crosses, sample, setting.sharpness)
 
     def solved(self, records: Records, sharpness: float) -> Solution:
         """Solve for the desired region, by one more pass over all records."""
         if records.data.n != self.n:
             raise SpecError(
                 f"Expected all {self.n} records, to ask for another desired region; "
-                f"got {records.data.n} of them, which is what this policy keeps. Fit "
+                f"got {records.data.n} of them, the sample that this policy keeps. Fit "
                 f"anew with the other region."
             )
         crosses = crosses_of(self.plan, Batch.of(records, sharpness))
@@ -194,6 +208,26 @@ class LowRank(Systems):
         assert self.plan.frequencies is not None
         d_x, d_a = self._widths
         return self.plan.frequencies[:, :d_x], self.plan.frequencies[:, -d_a:]
+
+
+@dataclass(frozen=True, eq=False)
+class Counting:
+    """Sums over the records of a batch for a plan.
+
+    Args:
+        plan: The functions.
+        adjusted: The covariates adjusted for.
+        region: The desired region.
+    """
+
+    plan: Plan
+    adjusted: tuple[str, ...]
+    region: Polytope
+
+    def __call__(self, data: Observations) -> Moments:
+        """Sum over some records."""
+        records = Records(data, self.adjusted, self.region)
+        return moments_of(self.plan, Batch.of(records, self.plan.setting.sharpness))
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,6 +29,12 @@ class Solver(ABC):
     def explained(self, v: Float[Array, "n q"]) -> Float[Array, " q"]:
         r"""Compute :math:`v^\top (K + N \lambda I)^{-1} v` for each column."""
 
+    def contracted(
+        self, B: Float[Array, "n k"], b: Float[Array, "n q"]
+    ) -> Float[Array, "k q"]:
+        r"""Compute :math:`B^\top (K + N \lambda I)^{-1} b`."""
+        return B.T @ self.solve(b)
+
 
 @dataclass(frozen=True, eq=False)
 class Ridge(Solver):

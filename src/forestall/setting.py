@@ -77,11 +77,25 @@ class Records:
         data: The records, standardised.
         adjusted: The covariates adjusted for.
         region: The desired region.
+        counts: The number of all records, and of the good ones among them, where
+            ``data`` is only a sample.
     """
 
     data: Observations
     adjusted: tuple[str, ...]
     region: Polytope
+    counts: tuple[int, int] | None = None
+
+    @property
+    def n(self) -> int:
+        """The number of all records."""
+        return self.counts[0] if self.counts else self.data.n
+
+    @property
+    def share(self) -> float:
+        """The share of good records."""
+        n, good = self.counts or (self.data.n, self.data.good.sum())
+        return float(good / n)
 
     @property
     def u(self) -> Float[Array, "n d_u"]:
@@ -180,7 +194,7 @@ def by_records(
     sharpness: float | None,
 ) -> Setting:
     """Choose everything that is not given by leave-one-out error."""
-    n, few = records.data.n, records.sampled()
+    n, few = records.n, records.sampled()
     custom = by_median(records, factors(1.0), PENALTY, PENALTY)
     ratios = [None if p is None else n * p for p in penalties]
     h = Inputs(few.h, few.owners, custom.k_h.bandwidth)
@@ -216,8 +230,7 @@ def by_records(
 def sharpened(setting: Setting, records: Records, sharpness: float | None) -> Setting:
     r"""Choose :math:`\eta` for the region: by share, or by what the others predict."""
     if setting.choice is None:
-        share = float(records.data.good.mean())
-        eta = choose_sharpness(share) if sharpness is None else sharpness
+        eta = choose_sharpness(records.share) if sharpness is None else sharpness
         return replace(setting, sharpness=eta)
     few = records.sampled()
     h, w = few.h, few.desirable(sharpness)

@@ -15,7 +15,7 @@ from forestall.kernels import Gaussian
 from forestall.ridge import Belief, Ridge, Solver
 from forestall.setting import Records, Setting
 from forestall.solution import Solution
-from forestall.thin import Gram, gram_of, ridge_of
+from forestall.thin import Gram, Thin, gram_of, ridge_of
 from forestall.waves import Waves
 
 Objective = Expansion | Waves
@@ -100,26 +100,42 @@ class Exact(Systems):
 
     def view(self, x: Float[Array, "q d_x"], solution: Solution) -> ExactView:
         """Look at some contexts."""
-        reach, prior = self.reach(x)
-        return ExactView(self, solution, x, reach, prior)
+        rows = self.setting.k_n(self.records.data.x, x)
+        reach, prior = self.reach(x, rows)
+        return ExactView(self, solution, rows, reach, prior)
 
     def reach(
-        self, x: Float[Array, "q d_x"]
+        self, x: Float[Array, "q d_x"], natural: Float[Array, "n q"]
     ) -> tuple[Float[Array, "n q"], Float[Array, " q"]]:
         r"""Weigh the records by context and adjustment: :math:`\omega / \alpha`.
 
         Also gives the prior variance :math:`\gamma^\top K_{uu} \gamma` that the
         averaged function has, relative to that of a single one.
         """
-        own = self.records.data.x
-        k_x = self.setting.k_x(own, x)
+        k_x, k_e = self.setting.k_x, self.setting.k_e
         if self.covariates is None:
-            return k_x, np.ones(len(x))
-        gamma = self.outer.solve(self.setting.k_e(own, x))
-        adjustment = self.covariates.times(gamma)
-        prior = np.einsum("nq,nq->q", gamma, adjustment) + unknown(gamma.sum(axis=0))
-        k_x *= adjustment
-        return k_x, prior
+            return self._rows(k_x, x, natural), np.ones(len(x))
+        rows = self._rows(k_e, x, natural)
+        if isinstance(self.covariates, Thin):
+            root = self.covariates.root
+            ones = np.ones((len(root), 1))
+            t = self.outer.contracted(np.concatenate([root, ones], axis=1), rows)
+            adjustment, mass = root @ t[:-1], t[-1]
+            prior = np.einsum("rq,rq->q", t[:-1], t[:-1])
+        else:
+            gamma = self.outer.solve(rows)
+            adjustment, mass = self.covariates.times(gamma), gamma.sum(axis=0)
+            prior = np.einsum("nq,nq->q", gamma, adjustment)
+        adjustment *= self._rows(k_x, x, natural)
+        return adjustment, prior + unknown(mass)
+
+    def _rows(
+        self, kernel: Gaussian, x: Float[Array, "q d_x"], natural: Float[Array, "n q"]
+    ) -> Float[Array, "n q"]:
+        """Evaluate a kernel on contexts, unless that has been done."""
+        if np.array_equal(kernel.bandwidth, self.setting.k_n.bandwidth):
+            return natural
+        return kernel(self.records.data.x, x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,14 +145,14 @@ class ExactView(View):
     Args:
         systems: What has been factored.
         solution: The weights for the desired region.
-        x: The contexts.
+        rows: The kernel columns of the contexts, for no action.
         reach: The records, weighed by context and adjustment.
         prior: The prior variance of the averaged function.
     """
 
     systems: Exact
     solution: Solution
-    x: Float[Array, "q d_x"]
+    rows: Float[Array, "n q"]
     reach: Float[Array, "n q"]
     prior: Float[Array, " q"]
 
@@ -159,9 +175,9 @@ class ExactView(View):
 
     def natural(self) -> Belief:
         """Believe in the probability without action."""
-        v = self.systems.setting.k_n(self.systems.records.data.x, self.x)
+        v = self.rows
         alpha, scale = self.solution.alpha_natural, self.solution.scale_natural
-        return Belief.of(alpha, v, np.ones(len(self.x)), self.systems.unaltered, scale)
+        return Belief.of(alpha, v, np.ones(v.shape[1]), self.systems.unaltered, scale)
 
     @property
     def _actions(self) -> Float[Array, "n d_a"]:

@@ -126,6 +126,13 @@ class ThinRidge(Solver):
         squares = np.einsum("nq,nq->q", v, v) - np.einsum("rq,rq->q", t, self._inner(t))
         return squares / self.ridge
 
+    def contracted(
+        self, B: Float[Array, "n k"], b: Float[Array, "n q"]
+    ) -> Float[Array, "k q"]:
+        r"""Compute :math:`B^\top (K + N \lambda I)^{-1} b` without the solution."""
+        inner = self._inner(self.root.T @ b)
+        return (B.T @ b - (B.T @ self.root) @ inner) / self.ridge
+
     def _inner(self, t: Float[Array, "r ..."]) -> Float[Array, "r ..."]:
         return cho_solve((self.factor, True), t, check_finite=False)
 

@@ -82,7 +82,7 @@ class GradRehearsal(Method):
     n_draws: int = 512
     n_starts: int = 4
     n_steps: int = 60
-    step_size: float = 0.1
+    step_size: float = 0.4
     n_reported: int = 4096
     n_refits: int = 0
     training: Training = field(default_factory=Training)

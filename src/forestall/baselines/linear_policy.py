@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float
 
 from forestall.arrays import Array
 from forestall.baselines.linear_gaussian import LinearGaussian, Rehearsed
+from forestall.baselines.linearity import bent
 from forestall.baselines.polytope_probability import PolytopeProbability
 from forestall.decisions import Assessment
 from forestall.diagnostics import Diagnostics, diagnose
@@ -64,14 +65,7 @@ class LinearMethod(Method):
             model=LinearGaussian.fit(problem, data),
             joint=Support.of(np.concatenate([data.x, data.a], axis=1)),
         )
-        if policy.gap > GAP:
-            warnings.warn(
-                f"The fitted linear model is off by {policy.gap:.0%} on the share of "
-                f"good records, so no action will be called an improvement. The world "
-                f"may not be linear: try StagedRehearsal().",
-                ForestallWarning,
-                stacklevel=3,
-            )
+        policy.warn()
         return policy
 
     @abstractmethod
@@ -110,6 +104,34 @@ class LinearPolicy(Policy):
         """The sequential criterion: what precedes a variable is adjusted for."""
         return self.identification.sequential
 
+    @cached_property
+    def bent(self) -> tuple[str, ...]:
+        """The variables that do not follow linearly from what precedes them."""
+        return bent(self.model)
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether the records contradict the model."""
+        return bool(self.bent) or self.gap > GAP
+
+    def warn(self) -> None:
+        """Say on fitting what speaks against the model."""
+        if not self.doubtful:
+            return
+        if self.bent:
+            fault = f"The records are not linear in {', '.join(self.bent)}"
+        else:
+            fault = (
+                f"The fitted linear model is off by {self.gap:.0%} on the share of "
+                f"good records"
+            )
+        warnings.warn(
+            f"{fault}, so no action will be called an improvement. Try "
+            f"StagedRehearsal(), which assumes no lines.",
+            ForestallWarning,
+            stacklevel=4,
+        )
+
     def for_region(self, desired: Any) -> LinearPolicy:
         """Ask for another desired region, without fitting anew."""
         problem = replace(self.problem, desired=desired)
@@ -128,7 +150,7 @@ class LinearPolicy(Policy):
         lower, upper = np.quantile(under, [0.05, 0.95], axis=1)
         mean = under.mean(axis=1)
         gain = np.quantile(under - natural, 0.05, axis=1)
-        unproven = self._beyond(a) | (self.gap > GAP)
+        unproven = self._beyond(a) | self.doubtful
         return Assessment(
             a,
             mean,

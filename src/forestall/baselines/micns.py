@@ -24,9 +24,10 @@ from forestall.support import Horizon, Support
 
 if TYPE_CHECKING:
     Cost = Mapping[str, float] | Sequence[Sequence[float]] | None
+    Followed = Drift | None
 else:
     # Whatever a user passes is checked by us, with our own words.
-    Cost = Any
+    Cost = Followed = Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +62,7 @@ class MICNS(NotedMethod):
 
     target: float = 0.7
     cost: Cost = None
-    drift: Drift | None = None
+    drift: Followed = None
 
     def __post_init__(self) -> None:
         """Check every hyperparameter once."""
@@ -138,7 +139,7 @@ class MICNSPolicy(NotedPolicy):
 
     def _held(self, radius: Float[Array, "*q"]) -> Float[Array, "*q"]:
         half = 0.5 * self.region.dim
-        return gammainc(half, 0.5 * np.maximum(radius, 0.0) ** 2)
+        return np.asarray(gammainc(half, 0.5 * np.maximum(radius, 0.0) ** 2))
 
     def _note(self, plan: Plan) -> str:
         if plan.radius >= self.radius:

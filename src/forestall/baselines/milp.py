@@ -25,29 +25,20 @@ from forestall.errors import FitError
 OPTIMAL, LIMIT, INFEASIBLE = 0, 1, 2
 
 
-@dataclass(frozen=True)
-class Effort:
-    """How long the solver may take for one context.
+def most_inside(cuts: Cuts, seconds: float) -> Cell:
+    """Find the action that puts the most draws inside the region.
 
     Args:
-        seconds: After so many seconds the best action so far is taken.
-        nodes: Likewise after so many nodes of the search tree; unlike seconds these
-            do not depend on what else the machine does.
+        cuts: Where each draw is inside.
+        seconds: After so long the best action so far is taken.
     """
-
-    seconds: float
-    nodes: int
-
-
-def most_inside(cuts: Cuts, effort: Effort) -> Cell:
-    """Find the action that puts the most draws inside the region."""
     if len(cuts.lower) == 1:
         return sweep(cuts)
     z = climb(cuts)
     program = Program.of(cuts, at_least=int(cuts.inside(z).sum()) + 1)
     if program is None:
         return cuts.centred(z, proven=True)
-    solved = program.solved(effort)
+    solved = program.solved(seconds)
     if solved.x is not None:
         found = np.clip(solved.x[: len(z)], cuts.lower, cuts.upper)
         z = np.stack([z, found])[int(cuts.counts(np.stack([z, found])).argmax())]
@@ -85,12 +76,12 @@ class Program:
         kept = Cuts(cuts.slopes[open_], cuts.room[open_], cuts.lower, cuts.upper)
         return cls(kept, np.maximum(0.0, middle + reach)[open_], missing)
 
-    def solved(self, effort: Effort) -> Any:
+    def solved(self, seconds: float) -> Any:
         """Run HiGHS; where it breaks down, once more without its presolve."""
-        told = self._run(effort, presolve=True)
+        told = self._run(seconds, presolve=True)
         if told.status in (OPTIMAL, LIMIT, INFEASIBLE):
             return told
-        again = self._run(effort, presolve=False)
+        again = self._run(seconds, presolve=False)
         if again.status in (OPTIMAL, LIMIT, INFEASIBLE):
             return again
         raise FitError(
@@ -100,15 +91,10 @@ class Program:
             f"of magnitude."
         )
 
-    def _run(self, effort: Effort, *, presolve: bool) -> Any:
+    def _run(self, seconds: float, *, presolve: bool) -> Any:
         from scipy.optimize import Bounds, LinearConstraint, milp
 
         n, d = len(self.alpha), len(self.cuts.lower)
-        options = {
-            "time_limit": effort.seconds,
-            "node_limit": effort.nodes,
-            "presolve": presolve,
-        }
         return milp(
             np.append(np.zeros(d), -np.ones(n)),
             integrality=np.append(np.zeros(d), np.ones(n)),
@@ -120,7 +106,7 @@ class Program:
                 LinearConstraint(self._matrix(), ub=self._bounds()),
                 LinearConstraint(np.append(np.zeros(d), np.ones(n)), lb=self.at_least),
             ],
-            options=options,
+            options={"time_limit": seconds, "presolve": presolve},
         )
 
     def _matrix(self) -> Any:

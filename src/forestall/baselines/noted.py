@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -12,9 +11,9 @@ import numpy as np
 from jaxtyping import Float
 
 from forestall.arrays import Array
-from forestall.baselines.linear_policy import GAP, LinearMethod, LinearPolicy
+from forestall.baselines.linear_policy import LinearMethod, LinearPolicy
 from forestall.decisions import Assessment, Decisions, Judge
-from forestall.errors import ForestallWarning, SpecError
+from forestall.errors import SpecError
 from forestall.observations import ContextRows, Observations
 from forestall.problem import Problem
 
@@ -39,14 +38,7 @@ class NotedMethod(LinearMethod):
     def fit(self, problem: Problem, history: Any) -> NotedPolicy:
         """Learn a policy from historical records."""
         policy = self.learned(problem, Observations.read(problem, history))
-        if policy.gap > GAP:
-            warnings.warn(
-                f"The fitted linear model is off by {policy.gap:.0%} on the share of "
-                f"good records, so no action will be called an improvement. The world "
-                f"may not be linear: try StagedRehearsal().",
-                ForestallWarning,
-                stacklevel=3,
-            )
+        policy.warn()
         return policy
 
     @abstractmethod
@@ -89,7 +81,7 @@ class NotedPolicy(LinearPolicy):
         # The same context is not thought about twice.
         once, back = np.unique(x, axis=0, return_inverse=True)
         found = self.choices(once)
-        chosen = [found[k] for k in back.ravel()]
+        chosen = [found[k] for k in back.ravel().tolist()]
         told = self.answer(x, stacked(chosen, len(self.schema.lower)))
         values = {each.name: getattr(told, each.name) for each in fields(Assessment)}
         return NotedAssessment(**values, notes=tuple(each.note for each in chosen))

@@ -16,7 +16,7 @@ from forestall.arrays import Array
 from forestall.baselines.bayes import Beliefs
 from forestall.baselines.cuts import Cell, Cuts
 from forestall.baselines.linear_gaussian import LinearGaussian, Rehearsed
-from forestall.baselines.milp import Effort, most_inside
+from forestall.baselines.milp import most_inside
 from forestall.baselines.noted import Choice, NotedMethod, NotedPolicy, check_share
 from forestall.baselines.online import Inquiry, encoded
 from forestall.decisions import Assessment, Decisions, percent
@@ -61,7 +61,6 @@ class QWZ23(NotedMethod):
         delta: The share of judgements :math:`\delta` that their band may miss.
         time_limit: Seconds for the program of one context; then the best action so far
             is taken, which the reason says.
-        node_limit: Likewise for the nodes of its search tree.
         threshold: The success :math:`\tau` that an inquiring action must have.
     """
 
@@ -69,7 +68,6 @@ class QWZ23(NotedMethod):
     n_fresh: int = 1000
     delta: float = 0.05
     time_limit: float = 2.0
-    node_limit: int = 1_000_000
     threshold: float | None = None
 
     def __post_init__(self) -> None:
@@ -78,7 +76,7 @@ class QWZ23(NotedMethod):
         check_share("delta", self.delta)
         if self.threshold is not None:
             check_share("threshold", self.threshold)
-        for name in ("n_worlds", "n_fresh", "time_limit", "node_limit"):
+        for name in ("n_worlds", "n_fresh", "time_limit"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise SpecError(
@@ -173,8 +171,7 @@ class QWZ23Policy(NotedPolicy):
         )
 
     def _cell(self, x: Float[Array, " d_x"]) -> Cell:
-        effort = Effort(self.method.time_limit, self.method.node_limit)
-        return most_inside(self._cuts(x), effort)
+        return most_inside(self._cuts(x), self.method.time_limit)
 
     def _cuts(self, x: Float[Array, " d_x"]) -> Cuts:
         worlds = self._worlds
@@ -253,7 +250,7 @@ def pac_band(
     Example:
         >>> low, high = pac_band(np.array([0, 50, 1000]), 1000, 0.05)
         >>> low.round(3).tolist(), high.round(3).tolist()
-        ([0.989, 0.92, 0.0], [1.0, 0.975, 0.011])
+        ([0.989, 0.916, 0.0], [1.0, 0.973, 0.011])
     """
     p, q = 1.0 - failures / n, delta / (2 * n)
     reach = np.sqrt(np.log(2 / delta) / (2 * n))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -19,15 +20,18 @@ import pyarrow as pa
 
 from forestall.decisions import Decisions
 from forestall.errors import DataError, ForestallWarning
-from forestall.observations import Schema
+from forestall.observations import Observations, Schema
 from forestall.problem import Problem
+from forestall.scale.cluster import PIECE, Spread, on
 from forestall.scale.sink import Sink
 from forestall.scale.source import Batch, Place, Source, check_rows
+from forestall.scale.supply import is_frame
 
 # Fewer than are read at a time elsewhere: what a stop costs is one batch.
 DECIDED_ROWS = 16_384
 # Warnings that differ in more than their numbers, of which we keep so many.
 MOST_WARNINGS = 20
+GATHERING = Lock()
 
 Progress = Callable[[int, int | None], object]
 
@@ -93,90 +97,130 @@ def recommend_stream(
 
     Args:
         policy: What to decide by.
-        contexts: Files, a folder or a dataset of contexts.
-        out: The folder for the decisions, new or that of the stopped run.
+        contexts: Files, a folder or a dataset of contexts; ``on(client, ...)`` any of
+            these, or a Dask DataFrame, has the workers of a cluster decide.
+        out: The folder for the decisions, new or that of the stopped run. The workers
+            of a cluster must be able to write to it.
         batch_rows: How many contexts to decide at a time, and to write in one file.
         resume: Whether to go on with a run that was stopped.
         identifier: A column of the contexts to copy beside the decisions.
-        fingerprint: What tells this policy from another; by default a digest of all
-            that it has learned.
-        progress: Called after each batch with the rows done, and with their total
-            where that is cheap to know.
+        fingerprint: What tells this policy from another; by default a digest of the
+            records and the method that it comes from.
+        progress: Called after each batch, or each piece on a cluster, with the rows
+            done, and with their total where that is cheap to know.
     """
     check_rows(batch_rows)
-    source = Source.read(contexts)
-    run = _Run(policy, source, batch_rows, identifier, progress)
-    source.check(run.columns, "the contexts")
+    stream = stream_of(contexts)
+    columns = _columns(policy, identifier)
+    stream.check(columns, "the contexts")
     mark = {
-        "contexts": source.mark(),
+        "contexts": stream.mark(),
         "policy": fingerprint or digest(policy),
         "batch_rows": batch_rows,
         "identifier": identifier,
     }
-    warned = Warned()
-    written = run.write(Sink.open(out, mark, resume=resume), warned)
-    warned.tell()
-    return written
+    start, sink = time.perf_counter(), Sink.open(out, mark, resume=resume)
+    done = Deciding(policy, sink, columns, batch_rows, identifier).all(stream, progress)
+    told = {name: done.counts[name] for name in ("rows", "act", "leave", "abstain")}
+    sink.finish(told)
+    done.warned.tell()
+    return Written(
+        folder=sink.folder,
+        resumed=done.counts["resumed"],
+        seconds=time.perf_counter() - start,
+        **told,
+    )
+
+
+def stream_of(contexts: Any) -> Source | Spread:
+    """Read here, or on the workers of a cluster."""
+    if is_frame(contexts):
+        return on(None, contexts)
+    return contexts if isinstance(contexts, Spread) else Source.read(contexts)
+
+
+def _columns(policy: Decides, identifier: str | None) -> tuple[str, ...]:
+    extra = () if identifier is None else (identifier,)
+    return tuple(dict.fromkeys([*policy.schema.context.names, *extra]))
 
 
 @dataclass(frozen=True, eq=False)
-class _Run:
+class Decided:
+    """What came of some contexts.
+
+    Args:
+        counts: Rows, verdicts, and rows that had been decided before.
+        warned: The warnings that they gave.
+    """
+
+    counts: Counter[str]
+    warned: Warned
+
+    def __add__(self, other: Decided) -> Decided:
+        """Count both."""
+        return Decided(self.counts + other.counts, self.warned + other.warned)
+
+
+@dataclass(frozen=True, eq=False)
+class Deciding:
+    """Decides what is not decided yet of a stream, and writes it.
+
+    Args:
+        policy: What to decide by.
+        sink: Where to write it.
+        columns: What to read.
+        batch_rows: How many contexts to decide at a time.
+        identifier: A column to copy.
+    """
+
     policy: Decides
-    source: Source
+    sink: Sink
+    columns: tuple[str, ...]
     batch_rows: int
     identifier: str | None
-    progress: Progress | None
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        names = self.policy.schema.context.names
-        extra = () if self.identifier is None else (self.identifier,)
-        return tuple(dict.fromkeys([*names, *extra]))
+    def all(self, stream: Source | Spread, progress: Progress | None) -> Decided:
+        """Decide for every context; of none at all, write a table without rows."""
+        done, total = Decided(Counter(), Warned()), stream.rows()
+        for part in self._parts(stream):
+            done += part
+            if progress:
+                progress(done.counts["rows"], total)
+        if not done.counts["rows"]:
+            empty = Batch(stream.empty(self.columns), Place(0, "the contexts", 0))
+            done += self._batch(empty)
+        return done
 
-    def write(self, sink: Sink, warned: Warned) -> Written:
-        """Decide what is not decided yet."""
-        start = time.perf_counter()
-        counts = self._counts(sink, warned)
-        told = {name: counts[name] for name in ("rows", "act", "leave", "abstain")}
-        sink.finish(told)
-        return Written(
-            folder=sink.folder,
-            resumed=counts["resumed"],
-            seconds=time.perf_counter() - start,
-            **told,
-        )
+    def _parts(self, stream: Source | Spread) -> Iterator[Decided]:
+        if isinstance(stream, Spread):
+            rows = self.batch_rows * max(1, PIECE // self.batch_rows)
+            return stream.each(self, self.columns, rows)
+        read = stream.batches(self.columns, "the contexts", self.batch_rows)
+        return (self._batch(batch) for batch in read)
 
-    def _counts(self, sink: Sink, warned: Warned) -> Counter[str]:
-        done, total, found = sink.finished(), self.source.rows(), Counter[str]()
-        for batch in self._batches():
-            first, stop = batch.start.number, batch.start.number + batch.n
-            if done.get(first) == stop:
-                found.update(sink.counts(first, stop), resumed=batch.n)
-            else:
-                with warned.gather(batch):
-                    found.update(self._decide(batch, sink))
-            found["rows"] += batch.n
-            if self.progress:
-                self.progress(found["rows"], total)
-        return found
+    def __call__(self, source: Source) -> Decided:
+        """Decide for a piece of a stream, on a worker."""
+        return sum(self._parts(source), Decided(Counter(), Warned()))
 
-    def _batches(self) -> Iterator[Batch]:
-        """Read the contexts; of none at all, a table with their columns."""
-        batch = None
-        for batch in self.source.batches(self.columns, "the contexts", self.batch_rows):
-            yield batch
-        if batch is None:
-            place = Place(self.source.first, self.source.parts[0].name, 0)
-            yield Batch(self.source.empty(self.columns), place)
+    def _batch(self, batch: Batch) -> Decided:
+        first, stop = batch.start.number, batch.start.number + batch.n
+        rows = Counter(rows=batch.n)
+        if self.sink.has(first, stop):
+            rows["resumed"] = batch.n
+            return Decided(rows + Counter(self.sink.counts(first, stop)), Warned())
+        warned = Warned()
+        with warned.gather(batch):
+            counts = Counter(self._decide(batch))
+        return Decided(rows + counts, warned)
 
-    def _decide(self, batch: Batch, sink: Sink) -> dict[str, int]:
+    def _decide(self, batch: Batch) -> dict[str, int]:
         try:
             decisions = self.policy.recommend(batch.table)
             table = decisions.to_frame()
             if self.identifier is not None:
                 table = _identified(table, batch.table, self.identifier)
             counts: dict[str, int] = {**Counter(decisions.verdict)}
-            sink.write(batch.start.number, table, counts)
+            self.sink.write(batch.start.number, table, counts)
         except DataError as error:
             raise batch.placed(error) from error
         return counts
@@ -201,10 +245,19 @@ class Warned:
         """Begin without any."""
         self._found: dict[Any, tuple[str, Place, int]] = {}
 
+    def __add__(self, other: Warned) -> Warned:
+        """Gather those of both."""
+        both = Warned()
+        for found in (self._found, other._found):
+            for key, each in found.items():
+                both._add(key, *each)
+        return both
+
     @contextmanager
     def gather(self, batch: Batch) -> Iterator[None]:
         """Gather the warnings of one batch."""
-        with warnings.catch_warnings(record=True) as caught:
+        # Python keeps its filters for the whole process, not for each thread.
+        with GATHERING, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ForestallWarning)
             yield
         for each in caught:
@@ -213,15 +266,17 @@ class Warned:
                     each.message, each.category, each.filename, each.lineno
                 )
                 continue
-            self._add(each.category, str(each.message), batch.start)
+            text = str(each.message)
+            key = (each.category, re.sub(r"\d+", "", text.partition(". ")[0]))
+            self._add(key, text, batch.start, 1)
 
-    def _add(self, category: type[Warning], text: str, place: Place) -> None:
-        key = (category, re.sub(r"\d+", "", text.partition(". ")[0]))
+    def _add(self, key: Any, text: str, place: Place, count: int) -> None:
         if key in self._found:
-            first, since, count = self._found[key]
-            self._found[key] = (first, since, count + 1)
+            known, since, before = self._found[key]
+            place, text = min((since, known), (place, text))
+            self._found[key] = (text, place, before + count)
         elif len(self._found) < MOST_WARNINGS:
-            self._found[key] = (text, place, 1)
+            self._found[key] = (text, place, count)
 
     def tell(self) -> None:
         """Warn of each kind once."""
@@ -235,9 +290,15 @@ class Warned:
 
 
 def digest(policy: Any) -> str:
-    """Digest all that a policy holds: equal ones, fitted anew, have the same digest."""
+    """Digest what a policy was learned from, and how; else all that it holds."""
     found = hashlib.sha256()
-    _feed(found, policy)
+    data = getattr(policy, "data", None)
+    if not isinstance(data, Observations):
+        _feed(found, policy)
+        return found.hexdigest()[:16]
+    # What follows from the records is rounded otherwise by the next process.
+    for name in ("problem", "method", "data", "n_records", "subsets"):
+        _feed(found, [type(policy).__name__, name, getattr(policy, name, None)])
     return found.hexdigest()[:16]
 
 

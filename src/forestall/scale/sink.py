@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -60,6 +61,10 @@ class Sink:
             left.unlink(missing_ok=True)
         return cls(folder, run)
 
+    def has(self, start: int, stop: int) -> bool:
+        """Whether the part of these rows is finished."""
+        return self._path(start, stop).exists()
+
     def finished(self) -> dict[int, int]:
         """Give the row after the last of each finished part, by its first row."""
         found = filter(None, (PART.fullmatch(p.name) for p in self.folder.iterdir()))
@@ -70,7 +75,8 @@ class Sink:
         self._check_layout(table.schema)
         noted = {**(table.schema.metadata or {}), COUNTS: json.dumps(dict(counts))}
         path = self._path(start, start + table.num_rows)
-        hidden = path.with_name(f".{path.name}.{os.getpid()}")
+        # On a cluster two workers may come to write the same part.
+        hidden = path.with_name(f".{path.name}.{uuid4().hex}")
         try:
             with open(hidden, "wb") as file:
                 marked = table.replace_schema_metadata(noted)

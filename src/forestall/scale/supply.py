@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
+from jaxtyping import Float
 
+from forestall.arrays import Array
+from forestall.encoding import Numeric
 from forestall.observations import Observations, Schema
 from forestall.problem import Problem
+from forestall.scale.census import Census
 from forestall.scale.source import BATCH_ROWS, Source
-from forestall.scale.stream import SAMPLE, batches, survey
+from forestall.scale.stream import SAMPLE, Survey, batches, survey
 
 # A single file of more bytes is streamed.
 STREAMED = 1 << 26
+# Of records, what has a row for each.
+COLUMNS = ("x", "u", "a", "y", "y_raw", "good")
 
 
 @runtime_checkable
@@ -57,10 +65,6 @@ class Supply(ABC):
     @abstractmethod
     def total(self, count: Callable[[Observations], Total]) -> Total:
         """Add up what ``count`` makes of each batch of records."""
-
-    def gathered(self) -> Observations:
-        """Hold all records in memory at once."""
-        return self.total(Pile.of).joined() if self.sampled else self.sample
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,18 +204,23 @@ class Pile:
 
     def joined(self) -> Observations:
         """Make one set of records of all."""
-        names = ("x", "u", "a", "y", "y_raw", "good")
-        columns = {
-            k: np.concatenate([getattr(p, k) for p in self.parts]) for k in names
-        }
-        dropped = sum(part.dropped for part in self.parts)
-        return replace(self.parts[0], **columns, dropped=dropped)
+        parts = self.parts
+        columns = {k: np.concatenate([getattr(p, k) for p in parts]) for k in COLUMNS}
+        return replace(parts[0], **columns)  # type: ignore[arg-type]
 
 
 def taken(data: Observations, rows: Any) -> Observations:
     """Some of the records."""
-    names = ("x", "u", "a", "y", "y_raw", "good")
-    return replace(data, **{name: getattr(data, name)[rows] for name in names})
+    columns = {name: getattr(data, name)[rows] for name in COLUMNS}
+    return replace(data, **columns)
+
+
+def held(supply: Supply) -> Supply:
+    """Hold all records in memory at once, whatever way they come."""
+    if not supply.sampled:
+        return supply
+    data = supply.total(Pile.of).joined()
+    return Held(data, data)
 
 
 class Supplier(ABC):

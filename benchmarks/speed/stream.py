@@ -1,0 +1,212 @@
+"""A fit from a Parquet file against a bare loop over the same file.
+
+Run: python benchmarks/speed/stream.py [--large] [--quick]
+Ten columns: four contexts, three covariates, two actions, one outcome. Ours is
+``NestedRehearsal(approximation=Nystrom(rank=500)).fit(problem, file)``, everything from
+the path to the policy: one pass to know the encoding and to sample, the choice of
+landmarks, one pass to sum, the solves.
+
+The yardstick is one pass: it reads the same columns with ``pyarrow``, standardises them
+with means and scales that it is given, and for the landmarks that our fit of the
+smallest file has chosen computes, in blocks of 4,096 rows, the three sets of kernel
+rows that the nested estimator needs (of contexts, covariates and actions together; of
+contexts; of covariates), each as one matrix product and one exponential in place; the
+two sums of squares by ``dsyrk`` into one triangle that it adds to; the product of the
+second set with the third; and the products of the first two with the outcomes. It
+checks nothing, samples nothing, solves nothing.
+
+Times are of the processor, one BLAS thread, so that others on the machine count as
+little as possible; the least of several, in turns. Memory is the most that a process
+of its own ever held for our fit. Prints both at 10^5 and 10^6 rows (and 10^7 with
+``--large``), their ratio, the exponent of time in rows, and the time of a staged fit at
+the same sizes. Writes benchmarks/results/speed/stream.csv.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from common import write
+from scipy.linalg.blas import dsyrk
+from threadpoolctl import threadpool_limits
+
+from forestall import NestedRehearsal, Problem, StagedRehearsal
+from forestall.lowrank import Nystrom
+from forestall.nested import KernelPolicy
+from forestall.scale import Source
+
+CHUNK, ROWS, RANK = 250_000, 4_096, 500
+PROBLEM = Problem(
+    context=["x1", "x2", "x3", "x4"],
+    covariates=["u1", "u2", "u3"],
+    actions={"a1": (-2.0, 2.0), "a2": (-2.0, 2.0)},
+    outcomes=["y"],
+    desired=["y >= 0.5"],
+    order=[["x1", "x2", "x3", "x4"], ["u1", "u2", "u3"], ["a1", "a2"], "y"],
+)
+METHODS = {
+    "nested": NestedRehearsal(approximation=Nystrom(rank=RANK)),
+    "staged": StagedRehearsal(),
+}
+
+
+def records(n: int, seed: int) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    x, u = rng.normal(size=(4, n)), rng.normal(size=(3, n))
+    u[0] += 0.5 * x[0]
+    a = 0.4 * rng.normal(size=(2, n)) + 0.5 * u[:2] + 0.3 * x[1:3]
+    y = np.sin(a[0]) + a[1] * x[3] + 0.5 * u[2] * x[0] + 0.3 * rng.normal(size=n)
+    return pa.table(dict(zip(PROBLEM.variables, [*x, *u, *a, y], strict=True)))
+
+
+def written(path: Path, n: int) -> Path:
+    with pq.ParquetWriter(path, records(1, 0).schema) as file:
+        for k, start in enumerate(range(0, n, CHUNK)):
+            file.write_table(records(min(CHUNK, n - start), seed=k))
+    return path
+
+
+class Bare:
+    """The yardstick, with the landmarks and the units of a fit."""
+
+    def __init__(self, policy: KernelPolicy) -> None:
+        plan = policy.systems.plan
+        blocks = (
+            policy.schema.context,
+            policy.schema.covariates,
+            policy.schema.actions,
+        )
+        self.names = [name for block in blocks for name in block.names]
+        self.means = np.concatenate([block.means for block in blocks])
+        self.scales = np.concatenate([block.scales for block in blocks])
+        self.parts = slice(0, 9), slice(0, 4), slice(4, 7)
+        self.landmarks = plan.inner, plan.outer, plan.covariates
+        self.sizes = [each.rank for each in self.landmarks]
+        inner, outer, on_u = self.sizes
+        self.squares = [np.zeros((m, m), order="F") for m in (inner, outer)]
+        self.embedded = np.zeros((outer, on_u))
+        self.crosses = [np.zeros((inner, 2)), np.zeros(outer)]
+
+    def run(self, path: Path) -> None:
+        columns = [*self.names, "y"]
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=16 * ROWS, columns=columns):
+                values = [column.to_numpy() for column in batch.columns]
+                z = (np.column_stack(values[:-1]) - self.means) / self.scales
+                for i in range(0, len(z), ROWS):
+                    self.add(z[i : i + ROWS], values[-1][i : i + ROWS])
+
+    def add(self, z: np.ndarray, y: np.ndarray) -> None:
+        rows = [self.rows(z, k) for k in range(3)]
+        for total, row in zip(self.squares, rows, strict=False):
+            dsyrk(1.0, row.T, beta=1.0, c=total, lower=1, overwrite_c=1)
+        self.embedded += rows[1].T @ rows[2]
+        good = (y >= 0.5).astype(float)
+        self.crosses[0] += rows[0].T @ np.column_stack([good, good])
+        self.crosses[1] += rows[1].T @ good
+
+    def rows(self, z: np.ndarray, k: int) -> np.ndarray:
+        own = self.landmarks[k]
+        v, c = (w / own.kernel.bandwidth for w in (z[:, self.parts[k]], own.centres))
+        left = np.column_stack([v, -0.5 * (v * v).sum(axis=1), np.ones(len(v))])
+        right = np.column_stack([c, np.ones(len(c)), -0.5 * (c * c).sum(axis=1)])
+        out = left @ right.T
+        return np.exp(out, out=out)
+
+
+def alone(path: Path, method: str) -> dict[str, float]:
+    """Fit in a process of its own, to know how much memory it takes."""
+    told = subprocess.run(
+        [sys.executable, __file__, "--fit", method, str(path)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return json.loads(told.stdout)
+
+
+def fit(method: str, path: str) -> None:
+    warnings.simplefilter("ignore")
+    history = Source.read(path)
+    with threadpool_limits(limits=1):
+        start, wall = time.process_time(), time.perf_counter()
+        METHODS[method].fit(PROBLEM, history)
+        told = {
+            "seconds": time.process_time() - start,
+            "wall": time.perf_counter() - wall,
+            "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        }
+    print(json.dumps(told))
+
+
+def fitted(path: Path) -> KernelPolicy:
+    with threadpool_limits(limits=1):
+        return METHODS["nested"].fit(PROBLEM, Source.read(path))
+
+
+def bare_seconds(policy: KernelPolicy, path: Path) -> float:
+    with threadpool_limits(limits=1):
+        start = time.process_time()
+        Bare(policy).run(path)
+        return time.process_time() - start
+
+
+def measured(
+    policy: KernelPolicy, path: Path, n: int, repeats: int
+) -> dict[str, float]:
+    ours, bare = [], []
+    for _ in range(repeats):
+        bare.append(bare_seconds(policy, path))
+        ours.append(alone(path, "nested"))
+    staged = alone(path, "staged")
+    best = min(each["seconds"] for each in ours)
+    return {
+        "rows": n,
+        "rank": RANK,
+        "fit_seconds": round(best, 2),
+        "fit_wall": round(min(each["wall"] for each in ours), 2),
+        "bare_seconds": round(min(bare), 2),
+        "ratio": round(best / min(bare), 3),
+        "peak_mb": round(max(each["peak_mb"] for each in ours)),
+        "staged_seconds": round(staged["seconds"], 2),
+        "staged_peak_mb": round(staged["peak_mb"]),
+    }
+
+
+def exponent(rows: list[dict[str, float]], name: str) -> float:
+    n, t = (np.log([row[key] for row in rows]) for key in ("rows", name))
+    return float(np.polyfit(n, t, 1)[0])
+
+
+def main(options: list[str]) -> None:
+    warnings.simplefilter("ignore")
+    sizes = [20_000, 100_000] if "--quick" in options else [10**5, 10**6]
+    sizes += [10**7] if "--large" in options else []
+    found, policy = [], None
+    for n in sizes:
+        with tempfile.TemporaryDirectory() as home:
+            path = written(Path(home) / "records.parquet", n)
+            policy = policy or fitted(path)
+            found.append(measured(policy, path, n, repeats=1 if n > 10**6 else 2))
+        print(", ".join(f"{k} {v:g}" for k, v in found[-1].items()), flush=True)
+        if "--quick" not in options:
+            write("stream", found)
+    for name in ("fit_seconds", "bare_seconds", "staged_seconds"):
+        print(f"{name} grows as rows to the {exponent(found, name):.3f}")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--fit"]:
+        fit(*sys.argv[2:])
+    else:
+        main(sys.argv[1:])
