@@ -38,7 +38,9 @@ smoke: .venv/.installed-dev
 
 # Ratios of two measurements in one run; on a quiet machine.
 bench-speed: .venv/.installed-dev
-	$(BIN)/python benchmarks/speed/batch.py
+	$(PIP) -e '.[peers]'
+	for each in exact lowrank batch peer stream decisions_stream growth; do \
+	  $(BIN)/python benchmarks/speed/$$each.py || exit 1; done
 
 clean:
 	rm -rf .venv build dist forestall-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -21,7 +21,7 @@ from forestall.errors import DataError, FitError, MissingExtraError, SpecError
 from forestall.lowrank import Nystrom
 from forestall.reduced import Counting
 from forestall.scale import Source, Streamed, on, recommend_stream
-from forestall.scale.cluster import _explained
+from forestall.scale.sending import explained
 from worlds import LENDING, lending
 
 pytest.importorskip("distributed")
@@ -275,5 +275,5 @@ def test_workers_that_die_of_a_task_are_told_of():
         pass
 
     with pytest.raises(FitError, match=r"several that died of one: 4 deaths\. G"):
-        with _explained():
+        with explained():
             raise KilledWorker("4 deaths.")

@@ -44,7 +44,7 @@ def test_the_python_runs_and_prints_what_the_readme_says():
         if out.getvalue():
             assert next_kind == ""
             printed.append((out.getvalue().strip(), shown.strip()))
-    assert len(printed) == 2
+    assert len(printed) == 3
     for real, shown in printed:
         assert NUMBER.split(real) == NUMBER.split(shown)
         for ours, theirs in zip(*map(NUMBER.findall, (real, shown)), strict=True):

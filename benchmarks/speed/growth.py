@@ -1,23 +1,25 @@
 """How the cost of a fit and of decisions grows.
 
-Run: python benchmarks/speed/growth.py
+Run: python benchmarks/speed/growth.py [--draw]
 Measures fits against the number of records, the rank and the number of contexts'
 columns, and decisions against the number of records, the rank, the columns and the
 number of contexts decided for. Times are of the processor, one BLAS thread, the least
 of several; the exponent is that of a line through the logarithms, over all sizes and
 over the last two. Prints a Markdown table; writes benchmarks/results/speed/growth.csv
-and docs/images/growth.png. Takes a few minutes.
+and docs/images/growth.png. Takes a few minutes; ``--draw`` draws what was measured.
 """
 
 from __future__ import annotations
 
+import csv
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from common import least, write
+from common import RESULTS, least, write
 from threadpoolctl import threadpool_limits
 
 from forestall import Method, NestedRehearsal, Policy, Problem, StagedRehearsal
@@ -191,56 +193,86 @@ SERIES = (
 )
 
 
-def exponent(sizes: list[float], seconds: list[float]) -> float:
-    return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
+@dataclass(frozen=True)
+class Line:
+    """What was measured of one series."""
 
+    panel: str
+    method: str
+    cost: str
+    sizes: tuple[float, ...]
+    seconds: tuple[float, ...]
 
-def table(found: dict[Series, list[dict[str, object]]]) -> str:
-    lines = [
-        "| cost | method | against | sizes | seconds | exponent | at the end |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for series, rows in found.items():
-        n, t = ([float(row[k]) for row in rows] for k in ("size", "seconds"))
-        lines.append(
-            f"| {series.cost} | {series.method} | {series.panel} "
-            f"| {series.sizes[0]:,} to {series.sizes[-1]:,} | {t[0]:.3g} to {t[-1]:.3g} "
-            f"| {exponent(n, t):.2f} | {exponent(n[-2:], t[-2:]):.2f} |"
+    def exponent(self, last: int = 0) -> float:
+        n, t = np.log(self.sizes[-last:]), np.log(self.seconds[-last:])
+        return float(np.polyfit(n, t, 1)[0])
+
+    def cells(self) -> tuple[str, ...]:
+        return (
+            self.cost,
+            self.method,
+            self.panel,
+            f"{self.sizes[0]:,.0f} to {self.sizes[-1]:,.0f}",
+            f"{self.seconds[0]:.3g} to {self.seconds[-1]:.3g}",
+            f"{self.exponent():.2f}",
+            f"{self.exponent(last=2):.2f}",
         )
-    return "\n".join(lines)
 
 
-def draw(found: dict[Series, list[dict[str, object]]]) -> None:
-    names = list(dict.fromkeys(series.panel for series in found))
-    figure = panels(len(names), width=3.3, height=3.8)
+def lines() -> list[Line]:
+    with (RESULTS / "growth.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    keys = ("against", "method", "cost")
+    found = []
+    for key in dict.fromkeys(tuple(row[k] for k in keys) for row in rows):
+        own = [row for row in rows if tuple(row[k] for k in keys) == key]
+        sizes, seconds = (
+            tuple(float(row[k]) for row in own) for k in ("size", "seconds")
+        )
+        found.append(Line(*key, sizes, seconds))
+    return found
+
+
+def table(found: list[Line]) -> str:
+    head = ("cost", "method", "against", "sizes", "seconds", "exponent", "at the end")
+    rows = [head, ("---",) * len(head), *(line.cells() for line in found)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def draw(found: list[Line]) -> None:
+    names = list(dict.fromkeys(line.panel for line in found))
+    figure = panels(len(names), width=3.3, height=4.0)
     for axes, name in zip(figure.axes, names, strict=True):
-        for series, rows in found.items():
-            if series.panel == name:
-                n, t = ([float(row[k]) for row in rows] for k in ("size", "seconds"))
-                axes.loglog(
-                    n,
-                    t,
-                    "o-" if series.cost == "fit" else "s--",
-                    color=COLOUR[series.method],
-                    ms=4,
-                    lw=1.4,
-                    label=f"{series.cost}, {series.method}: {exponent(n, t):.2f}",
-                )
-        axes.set(xlabel=name, title=f"against {name}")
+        own = [line for line in found if line.panel == name]
+        axes.set(xscale="log", yscale="log", ylim=(5e-3, 60), title=f"against {name}")
+        for line in own:
+            axes.plot(
+                line.sizes,
+                line.seconds,
+                "o-" if line.cost == "fit" else "s--",
+                color=COLOUR[line.method],
+                ms=4,
+                lw=1.4,
+                label=f"{line.cost}, {line.method}: {line.exponent():.2f}",
+            )
+        ticks = sorted({n for line in own for n in line.sizes})[:: 1 + (len(own) > 2)]
+        axes.set_xticks(ticks, [f"{n:,.0f}" for n in ticks], rotation=40)
+        axes.minorticks_off()
         legend(axes)
+        axes.get_legend().set_bbox_to_anchor((0.5, -0.27))
     figure.axes[0].set_ylabel("seconds of one core")
     IMAGE.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(IMAGE)
 
 
-def main() -> None:
+def measure() -> None:
     warnings.simplefilter("ignore")
     with threadpool_limits(limits=1):
-        found = {series: list(series.rows()) for series in SERIES}
-    print(table(found))
-    write("growth", [row for rows in found.values() for row in rows])
-    draw(found)
+        write("growth", [row for series in SERIES for row in series.rows()])
 
 
 if __name__ == "__main__":
-    main()
+    if "--draw" not in sys.argv[1:]:
+        measure()
+    print(table(lines()))
+    draw(lines())

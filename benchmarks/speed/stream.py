@@ -1,6 +1,6 @@
 """A fit from a Parquet file against a bare loop over the same file.
 
-Run: python benchmarks/speed/stream.py [--large] [--quick]
+Run: python benchmarks/speed/stream.py [--large | --quick | --rates]
 Ten columns: four contexts, three covariates, two actions, one outcome. Ours is
 ``NestedRehearsal(approximation=Nystrom(rank=500)).fit(problem, file)``, everything from
 the path to the policy: one pass to know the encoding and to sample, the choice of
@@ -20,6 +20,12 @@ little as possible; the least of several, in turns. Memory is the most that a pr
 of its own ever held for our fit. Prints both at 10^5 and 10^6 rows (and 10^7 with
 ``--large``), their ratio, the exponent of time in rows, and the time of a staged fit at
 the same sizes. Writes benchmarks/results/speed/stream.csv.
+
+With ``--rates`` it measures instead what the cost model of docs/scale.md is made of, at
+ranks 500 and 2,000: flops per second of ``dsyrk`` and of a product, nanoseconds for a
+kernel value, microseconds a row of the first pass, and how many landmarks are kept in
+each set, for in few dimensions some repeat each other; and checks it by fits of 50,000
+rows. Writes benchmarks/results/speed/stream_rates.csv.
 """
 
 from __future__ import annotations
@@ -36,14 +42,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from common import write
+from common import least, write
 from scipy.linalg.blas import dsyrk
 from threadpoolctl import threadpool_limits
 
 from forestall import NestedRehearsal, Problem, StagedRehearsal
+from forestall.kernels import gram
 from forestall.lowrank import Nystrom
 from forestall.nested import KernelPolicy
-from forestall.scale import Source
+from forestall.scale import Source, survey
 
 CHUNK, ROWS, RANK = 250_000, 4_096, 500
 PROBLEM = Problem(
@@ -183,6 +190,59 @@ def measured(
     }
 
 
+def rates(m: int) -> dict[str, float]:
+    """What one core does in the shapes of a fit of rank ``m``."""
+    n = max(4_096, 3 * m // 2)
+    v, c = (np.random.default_rng(k).normal(size=(s, 6)) for k, s in ((0, n), (1, m)))
+    with threadpool_limits(limits=1):
+        rows = gram(v, c)
+        other = rows[:, ::-1].copy()
+        square = least(lambda: dsyrk(1.0, rows.T, lower=1), 5)
+        product = least(lambda: rows.T @ other, 5)
+        kernel = least(lambda: gram(v, c), 5)
+    return {
+        "rank": m,
+        "dsyrk_gflops": round(n * m**2 / square / 1e9, 1),
+        "product_gflops": round(2 * n * m**2 / product / 1e9, 1),
+        "kernel_ns": round(1e9 * kernel / (n * m), 2),
+    }
+
+
+def model(rate: dict[str, float]) -> float:
+    """Seconds a row of the second pass: two squares, one product, three sets."""
+    h, x, u = (rate[name] for name in ("kept_h", "kept_x", "kept_u"))
+    squares = (h**2 + x**2) / (1e9 * rate["dsyrk_gflops"])
+    product = 2 * x * u / (1e9 * rate["product_gflops"])
+    return squares + product + (h + x + u) * 1e-9 * rate["kernel_ns"]
+
+
+def checked(path: Path, n: int, m: int) -> dict[str, float]:
+    """The rates, the landmarks that are kept, what the model says, what a fit takes."""
+    method, fitted = NestedRehearsal(approximation=Nystrom(rank=m)), []
+    seconds = least(lambda: fitted.append(method.fit(PROBLEM, Source.read(path))), 2)
+    plan = fitted[0].systems.plan
+    kept = (plan.inner.rank, plan.outer.rank, plan.covariates.rank)
+    rate = rates(m) | dict(zip(("kept_h", "kept_x", "kept_u"), kept, strict=True))
+    survey_seconds = least(lambda: survey(PROBLEM, Source.read(path)), 2)
+    return rate | {
+        "survey_us_a_row": round(1e6 * survey_seconds / n, 2),
+        "model_us_a_row": round(1e6 * model(rate), 1),
+        "model_seconds": round(n * model(rate) + survey_seconds, 2),
+        "fit_seconds": round(seconds, 2),
+    }
+
+
+def tell_rates(n: int = 50_000) -> None:
+    warnings.simplefilter("ignore")
+    found = []
+    with tempfile.TemporaryDirectory() as home, threadpool_limits(limits=1):
+        path = written(Path(home) / "records.parquet", n)
+        for m in (RANK, 2_000):
+            found.append({"rows": n} | checked(path, n, m))
+            print(", ".join(f"{k} {v:g}" for k, v in found[-1].items()), flush=True)
+    write("stream_rates", found)
+
+
 def exponent(rows: list[dict[str, float]], name: str) -> float:
     n, t = (np.log([row[key] for row in rows]) for key in ("rows", name))
     return float(np.polyfit(n, t, 1)[0])
@@ -208,5 +268,7 @@ def main(options: list[str]) -> None:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--fit"]:
         fit(*sys.argv[2:])
+    elif "--rates" in sys.argv[1:]:
+        tell_rates()
     else:
         main(sys.argv[1:])

@@ -1,4 +1,4 @@
-"""The command line: tell a story, list tasks, check a history, run a benchmark.
+"""The command line: tell a story, check a history, compare methods, run a benchmark.
 
 What is heavy is imported inside the commands, so that help comes at once.
 """
@@ -202,6 +202,54 @@ def check(
         screen.show_json(report.to_dict())
     else:
         screen.show_json({**report.to_dict(), "diagnostics": told.to_dict()})
+
+
+@app.command(epilog="Example: forestall compare problem.toml history.csv --folds 5")
+@_guarded
+def compare(
+    problem: Annotated[Path, typer.Argument(help="The question, a TOML file.")],
+    history: Annotated[Path, typer.Argument(help="The records: CSV or Parquet.")],
+    methods: Annotated[
+        str | None,
+        typer.Option(help="Their names, with commas; else all.", show_default=False),
+    ] = None,
+    folds: Annotated[int, typer.Option(help="Parts to split the records into.")] = 5,
+    seed: Annotated[int, typer.Option(min=0, help="Which split.")] = 0,
+    patience: Annotated[
+        float, typer.Option(min=0.0, help="Seconds for each method.")
+    ] = 120.0,
+    step: Annotated[
+        int | None, typer.Option(help="Time step, where there is a graph for each.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Judge every method on a history, by its records alone, and say which to use."""
+    with screen.status("Reading") as update:
+        from threadpoolctl import threadpool_limits
+
+        from forestall.comparison import compare as judge
+        from forestall.problem import Problem
+
+        question = Problem.from_file(problem)
+        question = question if step is None else question.at(step)
+        names = methods and [name.strip() for name in methods.split(",")]
+        # Two threads that wait for each other make a short job a long one.
+        with threadpool_limits(1):
+            told = judge(
+                question,
+                history,
+                names or None,
+                folds,
+                seed,
+                patience=patience,
+                progress=update,
+            )
+    if as_json:
+        screen.show_json(told.to_dict())
+    else:
+        from forestall.compare_screen import show_comparison
+
+        show_comparison(told)
 
 
 @app.command(epilog="Example: forestall bench benchmarks/plans/smoke.toml --jobs 2")

@@ -23,9 +23,9 @@ PENALTIES = (1e1, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
 # A constant added to a kernel is an intercept; a large one is hardly penalised.
 INTERCEPT = 1e4
 # A spread is taken to change with the inputs by no more than this factor either way.
-UNEVEN = 10.0
+UNEVEN = 4.0
 # The share of a wide law that keeps densities above zero where nobody has been.
-WIDE, WIDTH = 0.01, 3.0
+WIDE, WIDTH = 0.05, 2.0
 
 
 @dataclass(frozen=True, eq=False)

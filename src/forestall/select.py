@@ -34,6 +34,8 @@ BELIEF, BELIEF_WIDTH, DOUBT, DOUBT_WIDTH = np.log(0.1), np.log(2.0), 2.0, 1.2
 # Slopes, curves and bends have to earn their place: a penalty on their deviations that
 # is nothing beside data and everything without (a penalised-complexity prior).
 SIMPLICITY = 3.0
+# What a parameter gains in log probability by luck, and the log variance of nothing.
+LUCK, NOTHING = 0.5, -30.0
 START = np.log([0.05, 0.5, 0.2])
 START_SLOPE, START_WIDTHS = np.log(0.5), (1.0, 3.0)
 VARIANCE, NOISE = (-12.0, 5.0), (-9.0, 2.0)
@@ -121,7 +123,19 @@ class Likelihood:
             )
             for width in START_WIDTHS
         ]
-        return min(ends, key=lambda end: end.fun).x
+        return self._simplified(min(ends, key=lambda end: end.fun).x)
+
+    def _simplified(self, theta: Float[Array, " k"]) -> Float[Array, " k"]:
+        """Let curves and bends go where the records do not ask for them."""
+        lowest, _ = self(theta)
+        # Bends come with a width for each variable.
+        for part, n_parameters in ((0, 1), (1, 2 + self.groups.max())):
+            without = theta.copy()
+            without[part] = NOTHING
+            value, _ = self(without)
+            if value <= lowest + LUCK * n_parameters:
+                theta, lowest = without, value
+        return theta
 
     def __call__(self, theta: Float[Array, " k"]) -> tuple[float, Float[Array, " k"]]:
         r"""Evaluate at :math:`\theta = \log(s_q, s_f, s_e, s_1 .. s_g, \rho)`."""

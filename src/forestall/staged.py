@@ -124,11 +124,12 @@ class StagedPolicy(Policy):
         cls, method: StagedRehearsal, problem: Problem, supply: Supply
     ) -> StagedPolicy:
         """Learn every mechanism and its law."""
-        data = supply.sample
+        data, (lower, upper) = supply.sample, supply.range
+        horizon = Horizon.of(data.schema.context, data.x)
         return cls(
             problem=problem,
             schema=data.schema,
-            horizon=Horizon.of(data.schema.context, data.x),
+            horizon=replace(horizon, lower=lower, upper=upper),
             method=method,
             data=data,
             n_records=supply.n,

@@ -99,15 +99,11 @@ def _damaged(path: Path, got: str) -> DataError:
 
 def _columns(data: bytes, path: Path) -> list[Column]:
     size, first = _described(data, path)
-    try:
-        count = int(data[first - RECORD + 54 : first - RECORD + 58])
-        described = (data[first + k * size :][:size] for k in range(count))
-        columns = [_column(d, path) for d in described]
-    except (ValueError, IndexError) as error:
-        raise _damaged(path, "an unreadable description of its columns") from error
-    if not columns:
-        raise _damaged(path, "no columns")
-    return columns
+    count = data[first - RECORD + 54 : first - RECORD + 58]
+    if not count.isdigit() or not int(count):
+        raise _damaged(path, f"{count!r} as the number of its columns")
+    described = (data[first + k * size :][:size] for k in range(int(count)))
+    return [_column(d, path) for d in described]
 
 
 def _described(data: bytes, path: Path) -> tuple[int, int]:
@@ -124,7 +120,7 @@ def _column(described: bytes, path: Path) -> Column:
     if len(described) < 88:
         raise _damaged(path, "a description of its columns that breaks off")
     kind, _, length = np.frombuffer(described[:6], ">i2").tolist()
-    name = described[8:16].decode("ascii").strip()
+    name = described[8:16].decode("latin-1").strip()
     start = int.from_bytes(described[84:88], "big")
     if kind not in (1, 2) or not name or length < 1 or (kind == 1 and length > 8):
         raise _damaged(path, f"an unreadable description of the column {name!r}")

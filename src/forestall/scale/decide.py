@@ -4,34 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import time
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from threading import Lock
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
 
 from forestall.decisions import Decisions
-from forestall.errors import DataError, ForestallWarning
+from forestall.errors import DataError
 from forestall.observations import Observations, Schema
 from forestall.problem import Problem
 from forestall.scale.cluster import PIECE, Spread, on
 from forestall.scale.sink import Sink
 from forestall.scale.source import Batch, Place, Source, check_rows
 from forestall.scale.supply import is_frame
+from forestall.scale.warned import Warned
 
 # Fewer than are read at a time elsewhere: what a stop costs is one batch.
 DECIDED_ROWS = 16_384
-# Warnings that differ in more than their numbers, of which we keep so many.
-MOST_WARNINGS = 20
-GATHERING = Lock()
 
 Progress = Callable[[int, int | None], object]
 
@@ -194,7 +188,8 @@ class Deciding:
     def _parts(self, stream: Source | Spread) -> Iterator[Decided]:
         if isinstance(stream, Spread):
             rows = self.batch_rows * max(1, PIECE // self.batch_rows)
-            return stream.each(self, self.columns, rows)
+            sink = replace(self.sink, folder=self.sink.folder.absolute())
+            return stream.each(replace(self, sink=sink), self.columns, rows)
         read = stream.batches(self.columns, "the contexts", self.batch_rows)
         return (self._batch(batch) for batch in read)
 
@@ -233,60 +228,6 @@ def _identified(table: pa.Table, contexts: pa.Table, identifier: str) -> pa.Tabl
             f"got {identifier!r}. Rename it in the contexts."
         )
     return table.add_column(0, identifier, contexts[identifier])
-
-
-class Warned:
-    """Warnings of many batches, each kind of them once.
-
-    Two are of one kind when they differ in numbers and examples only.
-    """
-
-    def __init__(self) -> None:
-        """Begin without any."""
-        self._found: dict[Any, tuple[str, Place, int]] = {}
-
-    def __add__(self, other: Warned) -> Warned:
-        """Gather those of both."""
-        both = Warned()
-        for found in (self._found, other._found):
-            for key, each in found.items():
-                both._add(key, *each)
-        return both
-
-    @contextmanager
-    def gather(self, batch: Batch) -> Iterator[None]:
-        """Gather the warnings of one batch."""
-        # Python keeps its filters for the whole process, not for each thread.
-        with GATHERING, warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", ForestallWarning)
-            yield
-        for each in caught:
-            if not issubclass(each.category, ForestallWarning):
-                warnings.warn_explicit(
-                    each.message, each.category, each.filename, each.lineno
-                )
-                continue
-            text = str(each.message)
-            key = (each.category, re.sub(r"\d+", "", text.partition(". ")[0]))
-            self._add(key, text, batch.start, 1)
-
-    def _add(self, key: Any, text: str, place: Place, count: int) -> None:
-        if key in self._found:
-            known, since, before = self._found[key]
-            place, text = min((since, known), (place, text))
-            self._found[key] = (text, place, before + count)
-        elif len(self._found) < MOST_WARNINGS:
-            self._found[key] = (text, place, count)
-
-    def tell(self) -> None:
-        """Warn of each kind once."""
-        for (category, _), (text, place, count) in self._found.items():
-            batches = f"{count} batches" if count > 1 else "1 batch"
-            warnings.warn(
-                f"In {batches}, first in that from {place}: {text}",
-                category,
-                stacklevel=3,
-            )
 
 
 def digest(policy: Any) -> str:

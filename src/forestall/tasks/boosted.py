@@ -108,12 +108,8 @@ def compile_forest(trees: Sequence[Array], n_features: int, base: float) -> Fore
 
 
 def _cuts(trees: Sequence[Array], feature: int) -> Float[Array, " k"]:
-    found = [
-        nodes["num_threshold"][~nodes["is_leaf"].astype(bool)][
-            nodes["feature_idx"][~nodes["is_leaf"].astype(bool)] == feature
-        ]
-        for nodes in trees
-    ]
+    splits = [nodes[nodes["is_leaf"] == 0] for nodes in trees]
+    found = [each["num_threshold"][each["feature_idx"] == feature] for each in splits]
     return np.unique(np.concatenate([*found, np.empty(0)]))
 
 
@@ -132,11 +128,9 @@ def _rule_out(
         assert first < MOST_LEAVES, "the trees are grown with eight leaves at most"
         values[tree, 1 << first] = node["value"]
         return first + 1
-    enter = lambda child, bit: _rule_out(  # noqa: E731
-        nodes, tree, int(node[child]), bit, cuts, masks, values
-    )
-    middle = enter("left", first)
-    last = enter("right", middle)
+    rest = cuts, masks, values
+    middle = _rule_out(nodes, tree, int(node["left"]), first, *rest)
+    last = _rule_out(nodes, tree, int(node["right"]), middle, *rest)
     j = int(node["feature_idx"])
     split = int(np.searchsorted(cuts[j], node["num_threshold"]))
     masks[j][: split + 1, tree] &= ALL_LEAVES ^ _bits(middle, last)

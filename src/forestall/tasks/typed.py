@@ -33,7 +33,7 @@ from forestall.tasks.boosted import (
     class_forests,
     mean_forest,
 )
-from forestall.tasks.scm import Node, Noise, StructuralModel, uniform
+from forestall.tasks.scm import Node, StructuralModel
 from forestall.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -75,6 +75,11 @@ class Drawn:
     def __call__(self, rng: np.random.Generator, n: int) -> Float[Array, " n"]:
         """Draw ``n`` values."""
         return rng.choice(self.values, n)
+
+
+def chance(rng: np.random.Generator, n: int) -> Float[Array, " n"]:
+    """Noise spread evenly over the unit interval."""
+    return rng.random(n)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,8 +185,7 @@ class TypedGenerator:
         features = Features(tuple(levels.get(p, ()) for p in parents))
         z = np.column_stack(features([columns[p] for p in parents]))
         if name in levels or name in self.discrete:
-            noise: Noise = uniform(0.0, 1.0)
-            return Node(name, noise, parents, self._level(name, z, values, features))
+            return Node(name, chance, parents, self._level(name, z, values, features))
         logged = self._is_logged(name, values)
         y = np.log1p(values) if logged else values
         support = float(values.min()), float(values.max())
@@ -325,10 +329,7 @@ def _parents(problem: Problem) -> dict[str, tuple[str, ...]]:
             f"which has no role there. What is hidden cannot be fitted: leave it out."
         )
     order = [v for tier in problem.tiers for v in tier]
-    return {
-        v: tuple(u for u in order if (u, v) in graph.edges)
-        for v in order
-    }
+    return {v: tuple(u for u in order if (u, v) in graph.edges) for v in order}
 
 
 def _columns(problem: Problem, table: Any) -> dict[str, Array]:
