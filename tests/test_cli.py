@@ -77,7 +77,9 @@ def test_the_console_script_and_both_modules_say_the_version():
         assert run("--version", module=module).stdout == said.stdout
 
 
-@pytest.mark.parametrize("command", ["demo", "tasks", "check", "bench"])
+@pytest.mark.parametrize(
+    "command", ["demo", "tasks", "check", "compare", "data", "bench"]
+)
 def test_every_command_has_help_with_an_example(command):
     result = invoke(command, "--help")
     assert result.exit_code == 0

@@ -215,9 +215,7 @@ def test_a_world_that_is_not_linear_is_said_to_be_so(rng):
         outcomes=["y"],
         desired=["y >= 4"],
     )
-    with pytest.warns(
-        ForestallWarning, match="no action will be called"
-    ):
+    with pytest.warns(ForestallWarning, match="no action will be called"):
         policy = baselines.LinearOptimal().fit(problem, {"x": x, "a": a, "y": y})
     assert "act" not in policy.recommend({"x": x[:20]}).verdict
 

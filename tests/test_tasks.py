@@ -52,11 +52,6 @@ def test_an_unknown_task_is_refused_with_the_nearest_name():
         tasks.get("bnk")
 
 
-def test_nhanes_says_that_it_is_not_available_yet():
-    with pytest.raises(TaskError, match=r"got 'nhanes', which is not available yet"):
-        tasks.get("nhanes")
-
-
 @every_task
 def test_methods_are_told_the_order_and_not_the_graph(name):
     task = tasks.get(name)

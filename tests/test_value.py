@@ -161,12 +161,12 @@ def test_covariates_between_actions_are_judged_step_by_step():
     ]
     true = float((draw(300_000, 9, do=True)["y"] >= 0).mean())
     told = []
-    for seed in range(4):
-        records = draw(500, seed)
+    for seed in range(3):
+        records = draw(400, seed)
         x = records["x"]
         actions = np.column_stack([0.5 + 0.2 * x, 0.3 - 0.2 * x])
         told.append(judged(problem, records, actions, seed))
-    assert abs(np.mean([np.nanmean(each.psi) for each in told]) - true) < 0.05
+    assert abs(np.mean([np.nanmean(each.psi) for each in told]) - true) < 0.06
 
 
 def test_a_policy_that_does_what_history_did_has_the_observed_share():

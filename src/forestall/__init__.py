@@ -7,8 +7,7 @@ historical records which action, chosen now, makes the desired outcome most like
 from __future__ import annotations
 
 import importlib
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from forestall.ascent import Ascent
 from forestall.conditional import ConditionalRehearsal
@@ -36,6 +35,9 @@ from forestall.region import Polytope, ProbitDesirability
 from forestall.search import Search
 from forestall.staged import StagedRehearsal
 
+if TYPE_CHECKING:
+    from forestall.comparison import Comparison, compare
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -56,6 +58,8 @@ __all__ = [
     "Ascent",
     "Decision",
     "Decisions",
+    "Comparison",
+    "compare",
     "baselines",
     "tasks",
     "ForestallError",
@@ -84,8 +88,10 @@ def fit(problem: Problem, history: Any) -> Policy:
     return StagedRehearsal().fit(problem, history)
 
 
-def __getattr__(name: str) -> ModuleType:
+def __getattr__(name: str) -> Any:
     """Load what not everybody needs when it is first asked for."""
-    if name in ("baselines", "tasks", "scale"):
+    if name in ("baselines", "tasks", "scale", "data"):
         return importlib.import_module(f"forestall.{name}")
+    if name in ("Comparison", "compare"):
+        return getattr(importlib.import_module("forestall.comparison"), name)
     raise AttributeError(f"module 'forestall' has no attribute {name!r}")

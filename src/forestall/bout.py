@@ -260,8 +260,8 @@ class Bout:
         if value.records and value.records < self.records.data.n:
             said.append(
                 f"Costly: judged on {value.records} of {self.records.data.n} records, "
-                f"in {len(self.fits)} of {folds} parts, which is what {self.patience:g} "
-                f"seconds of patience allow."
+                f"in {len(self.fits)} of {folds} parts; more in more than "
+                f"{self.patience:g} seconds."
             )
         if not value.refused and value.shift > 0.05:
             said.append(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, ParamSpec, TextIO
 
 import typer
 
-from forestall import screen
+from forestall import data_cli, screen
 from forestall.errors import ForestallError, ForestallWarning
 
 if TYPE_CHECKING:
@@ -120,6 +120,9 @@ def _forestall(
 
     Learned from historical records alone. Start with: forestall demo
     """
+
+
+app.add_typer(data_cli.make_app(_guarded), name="data")
 
 
 @app.command(epilog="Example: forestall demo --seed 3 --out my-demo")

@@ -25,7 +25,7 @@ def steps_of(names: Sequence[str], told: Identification) -> tuple[Step, ...]:
     if told.nested.valid or (not told.staged and told.nested.valid is None):
         return (Step(told.adjusted, (), tuple(range(len(names)))),)
     steps: list[Step] = []
-    for stage in told.stages:
+    for stage in () if told.sequential.valid is False else told.stages:
         now = names.index(stage.action)
         if steps and not stage.covariates:
             last = steps.pop()

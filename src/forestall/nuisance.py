@@ -26,6 +26,8 @@ INTERCEPT = 1e4
 UNEVEN = 4.0
 # The share of a wide law that keeps densities above zero where nobody has been.
 WIDE, WIDTH = 0.05, 2.0
+# A linear fit that misses by this share more than a curved one is no good fit.
+BENT = 0.03
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,7 +254,8 @@ class LinearFit:
         lost, skewed, tailed = 0.0, 0.0, 0.0
         for column in y.T:
             best, linear = family.fit(column), family.fit(column, linear=True)
-            lost = max(lost, linear.error / max(best.error, 1e-300) - 1.0)
+            ratio = linear.error / max(best.error, 1e-300)
+            lost = max(lost, float(np.sqrt(ratio)) - 1.0)
             e = linear.left_out / (linear.left_out.std() or 1.0)
             skewed = max(skewed, abs(float((e**3).mean())))
             tailed = max(tailed, abs(float((e**4).mean()) - 3.0))
@@ -261,12 +264,12 @@ class LinearFit:
     @property
     def fine(self) -> bool:
         """Whether nothing speaks against it."""
-        return self.lost < 0.05 and self.skewed < 0.5 and self.tailed < 1.0
+        return self.lost < BENT and self.skewed < 0.5 and self.tailed < 1.0
 
     def __str__(self) -> str:
         """Say it in a clause."""
         if self.fine:
             return "the outcomes look linear, with Gaussian noise"
-        if self.lost >= 0.05:
+        if self.lost >= BENT:
             return f"a linear fit of the outcomes misses by {self.lost:.0%} more"
         return "what a linear fit misses does not look Gaussian"

@@ -195,7 +195,8 @@ class Comparison:
                 f"Leave things as they are ({told}): by these records no method that "
                 f"could be judged is credibly better."
             )
-        why = "it does best"
+        every = len(judged) == len(self.rows)
+        why = "it does best" if every else "it does best of what could be judged"
         if choice is not best:
             why = f"it is the simplest that cannot be told from the best ({best.label})"
         if choice.kind == "LinearOptimal":

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from forestall.errors import DataError, ForestallError
@@ -209,6 +208,8 @@ class ArrowPart(FilePart):
         """Count by the heads of the record batches; a stream has no list of them."""
         if self._is_stream():
             return None
+        from pyarrow import dataset as ds
+
         return int(ds.dataset(self.path, format="ipc").count_rows())
 
     def pieces(self, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
@@ -254,7 +255,9 @@ class FragmentPart(Part):
 
     def rows(self) -> int | None:
         """Count by footers, or in memory; anything else would have to be read."""
-        if isinstance(self._fragment, ds.Dataset):
+        from pyarrow import dataset as ds
+
+        if self._whole:
             return None
         kind = getattr(self._fragment, "format", None)
         cheap = (ds.ParquetFileFormat, ds.IpcFileFormat, type(None))
@@ -262,15 +265,20 @@ class FragmentPart(Part):
 
     def pieces(self, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
         """Scan without running far ahead."""
-        whole = isinstance(self._fragment, ds.Dataset)
         scan = self._fragment.scanner(
-            **({} if whole else {"schema": self._schema}),
+            **({} if self._whole else {"schema": self._schema}),
             columns=list(columns),
             batch_size=rows,
             batch_readahead=1,
             fragment_readahead=1,
         )
         yield from scan.to_batches()
+
+    @property
+    def _whole(self) -> bool:
+        from pyarrow import dataset as ds
+
+        return isinstance(self._fragment, ds.Dataset)
 
     def mark(self) -> dict[str, Any]:
         """Give name, size and rows, as far as there are."""

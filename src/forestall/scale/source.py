@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from forestall.cells import shown
 from forestall.errors import DataError
@@ -98,6 +97,9 @@ class Source:
             return source
         if isinstance(source, str | Path):
             return Source(_file_parts(_files(source)))
+        # It brings pandas along, where there is one.
+        from pyarrow import dataset as ds
+
         if isinstance(source, pa.Table):
             source = ds.dataset(source)
         if isinstance(source, ds.Dataset):
@@ -254,7 +256,7 @@ def _file_parts(files: list[str]) -> tuple[Part, ...]:
     return tuple(kind(file) for file in files)
 
 
-def _fragment_parts(dataset: ds.Dataset) -> tuple[Part, ...]:
+def _fragment_parts(dataset: Any) -> tuple[Part, ...]:
     try:
         fragments = list(dataset.get_fragments())
     except ValueError:

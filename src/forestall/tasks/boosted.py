@@ -102,7 +102,11 @@ def compile_forest(trees: Sequence[Array], n_features: int, base: float) -> Fore
     masks = [np.full((len(c) + 1, n), ALL_LEAVES, dtype=np.uint8) for c in cuts]
     values = np.zeros((n, BYTES))
     for t, nodes in enumerate(trees):
-        _rule_out(nodes, t, 0, 0, cuts, masks, values)
+        n_leaves = _rule_out(nodes, t, 0, 0, cuts, masks, values)
+        # Bits that stand for no leaf are never ruled out.
+        spare = ALL_LEAVES ^ _bits(0, n_leaves)
+        leaves = 1 << np.arange(n_leaves)
+        values[t, leaves | spare] = values[t, leaves]
     words = tuple(m.view(np.uint64) for m in masks)
     return Forest(tuple(cuts), words, values, base)
 

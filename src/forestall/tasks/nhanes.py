@@ -21,9 +21,11 @@ modelled; keeping complete cases may select; and the generator is fitted to
 cross-sectional observations, so that what it says of an alteration is the truth of this
 benchmark and no clinical finding.
 
-Measured: .362 of the participants lie in the desired region; over the distribution of
-contexts of the task MEASURED_HERE. The mean absolute error of the correlations is
-.0455 (the paper's generator: .0483).
+Measured: over the distribution of contexts no action .297 (of the participants
+themselves .362 lie in the desired region: the outcomes, drawn apart, agree less often);
+in 16 contexts no action .269, oracle .475, supported oracle .476. The mean absolute
+error of the correlations, ``forestall data check nhanes``, is .0467 (the paper's
+generator: .0483). A judge tells generated from real records with an AUC of .888.
 """
 
 from __future__ import annotations

@@ -23,7 +23,9 @@ from threadpoolctl import threadpool_limits
 
 from forestall.arrays import Array
 from forestall.errors import DataError, GraphError, SpecError, nearest
+from forestall.graph import RehearsalGraph
 from forestall.history import check_enough, checked_cells, complete_rows
+from forestall.identify import Tiers
 from forestall.problem import Problem, require_problem
 from forestall.table import Table
 from forestall.tasks.boosted import (
@@ -296,20 +298,20 @@ def from_data(
         True
     """
     require_problem(problem)
-    parents = _parents(problem)
+    graph = _graph(problem)
+    order = problem.order or _order(problem, graph)
     columns = _columns(problem, table)
     generator = generator or TypedGenerator()
-    model = generator.fit(parents, columns, problem.categorical)
+    model = generator.fit(_parents(order, graph), columns, problem.categorical)
     actions = {
         v: _reachable(v, interval, columns[v], reach)
         for v, interval in problem.actions.items()
     }
-    told = replace(problem, order=problem.tiers, graph=None, actions=actions)
+    told = replace(problem, order=order, graph=None, actions=actions)
     return Task(name, told, model)
 
 
-def _parents(problem: Problem) -> dict[str, tuple[str, ...]]:
-    """Find who influences whom, parents first."""
+def _graph(problem: Problem) -> RehearsalGraph:
     graph = problem.one_graph()
     if graph is None:
         raise GraphError(
@@ -328,8 +330,21 @@ def _parents(problem: Problem) -> dict[str, tuple[str, ...]]:
             f"Expected every variable of the graph in the problem; got {hidden[0]!r}, "
             f"which has no role there. What is hidden cannot be fitted: leave it out."
         )
-    order = [v for tier in problem.tiers for v in tier]
-    return {v: tuple(u for u in order if (u, v) in graph.edges) for v in order}
+    return graph
+
+
+def _order(problem: Problem, graph: RehearsalGraph) -> Tiers:
+    """Find an order that agrees with the graph and with the roles."""
+    first, last = set(problem.context), graph.descendants(problem.outcomes)
+    blocks = first, set(graph.nodes) - first - last, last
+    split = (tuple(v for v in t if v in b) for b in blocks for t in graph.tiers())
+    return tuple(tier for tier in split if tier)
+
+
+def _parents(order: Tiers, graph: RehearsalGraph) -> dict[str, tuple[str, ...]]:
+    """Find who influences whom, parents first."""
+    names = [v for tier in order for v in tier]
+    return {v: tuple(u for u in names if (u, v) in graph.edges) for v in names}
 
 
 def _columns(problem: Problem, table: Any) -> dict[str, Array]:
