@@ -259,3 +259,21 @@ def test_a_mark_tells_other_contents_of_the_same_size(tmp_path):
     other = Source.read(path).mark()
     assert other["bytes"] == one["bytes"]
     assert other["digest"] != one["digest"]
+
+
+@pytest.mark.parametrize("kind", ["file", "runs", "dataset"])
+def test_of_a_long_parquet_file_little_is_in_memory(tmp_path, kind):
+    path, n = tmp_path / "long.parquet", 1_200_000
+    values = np.random.default_rng(0).normal(size=n)
+    parquet.write_table(
+        pa.table({"x": values, "y": values}), path, row_group_size=20_000
+    )
+    source = Source.read(ds.dataset(str(path)) if kind == "dataset" else path)
+    before = pa.total_allocated_bytes()
+    held = [
+        pa.total_allocated_bytes() - before
+        for piece in (source.split(150_000) if kind == "runs" else [source])
+        for batch in piece.batches(["x", "y"], "the records", 10_000)
+    ]
+    assert len(held) == n / 10_000
+    assert max(held) < path.stat().st_size / 3

@@ -106,7 +106,7 @@ class Bare:
 
     def run(self, path: Path) -> None:
         columns = [*self.names, "y"]
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, pre_buffer=False) as file:
             for batch in file.iter_batches(batch_size=16 * ROWS, columns=columns):
                 values = [column.to_numpy() for column in batch.columns]
                 z = (np.column_stack(values[:-1]) - self.means) / self.scales

@@ -25,8 +25,7 @@ from forestall.method import Method, Policy
 from forestall.observations import Observations, good_records
 from forestall.problem import Problem
 from forestall.reduced import LowRank
-from forestall.scale.stream import SAMPLE
-from forestall.scale.supply import Supply, held, kept
+from forestall.scale.supply import SAMPLE, Supply, held, kept
 from forestall.setting import (
     AUTO,
     PENALTY,

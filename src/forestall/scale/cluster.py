@@ -22,15 +22,8 @@ from forestall.scale.pieces import Files, Frame, Pieces
 from forestall.scale.sending import as_done, computed, dask, sent
 from forestall.scale.source import BATCH_ROWS, Source
 from forestall.scale.stream import Survey, survey
-from forestall.scale.supply import (
-    Supplier,
-    Surveyed,
-    Total,
-    added,
-    is_frame,
-    summed,
-    told,
-)
+from forestall.scale.streamed import Surveyed, summed, told
+from forestall.scale.supply import Supplier, Total, added, is_frame
 
 # Rows of a large file for one task: some seconds of work, and little to do again.
 PIECE = 4 * BATCH_ROWS

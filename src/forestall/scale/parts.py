@@ -21,8 +21,9 @@ from forestall.errors import DataError, ForestallError
 # Of each end of a file, so many bytes tell it from another of the same size: there
 # Parquet and Arrow files keep their footers.
 ENDS = 1 << 16
-# Read ahead so many bytes of each Parquet column, not a whole row group.
-AHEAD = 1 << 20
+# Of Parquet, read ahead a megabyte of each column. What is buffered beforehand, the
+# default, stays in memory until the file is closed: in the end, all of it.
+READING: dict[str, Any] = {"buffer_size": 1 << 20, "pre_buffer": False}
 
 
 class Part(ABC):
@@ -144,7 +145,7 @@ class ParquetPart(FilePart):
 
     def pieces(self, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
         """Decode page by page."""
-        with pq.ParquetFile(self.path, buffer_size=AHEAD) as file:
+        with pq.ParquetFile(self.path, **READING) as file:
             yield from file.iter_batches(batch_size=rows, columns=list(columns))
 
     def cut(self, rows: int) -> list[Part]:
@@ -179,7 +180,7 @@ class ParquetRun(ParquetPart):
 
     def pieces(self, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
         """Decode the row groups, and leave out what is not asked for."""
-        with pq.ParquetFile(self.path, buffer_size=AHEAD) as file:
+        with pq.ParquetFile(self.path, **READING) as file:
             sizes = [
                 file.metadata.row_group(k).num_rows for k in range(file.num_row_groups)
             ]
@@ -267,12 +268,22 @@ class FragmentPart(Part):
         """Scan without running far ahead."""
         scan = self._fragment.scanner(
             **({} if self._whole else {"schema": self._schema}),
+            fragment_scan_options=self._reading(),
             columns=list(columns),
             batch_size=rows,
             batch_readahead=1,
             fragment_readahead=1,
         )
         yield from scan.to_batches()
+
+    def _reading(self) -> Any:
+        from pyarrow import dataset as ds
+
+        if not isinstance(
+            getattr(self._fragment, "format", None), ds.ParquetFileFormat
+        ):
+            return None
+        return ds.ParquetFragmentScanOptions(use_buffered_stream=True, **READING)
 
     @property
     def _whole(self) -> bool:

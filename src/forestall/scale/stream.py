@@ -24,9 +24,8 @@ from forestall.scale.census import (
 )
 from forestall.scale.reservoir import Reservoir
 from forestall.scale.source import BATCH_ROWS, Batch, Source
+from forestall.scale.supply import SAMPLE
 from forestall.table import Table
-
-SAMPLE = 5_000
 
 
 @dataclass(frozen=True, eq=False)

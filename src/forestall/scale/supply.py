@@ -15,13 +15,11 @@ import numpy as np
 from jaxtyping import Float
 
 from forestall.arrays import Array
-from forestall.encoding import Numeric
-from forestall.observations import Observations, Schema
+from forestall.observations import Observations
 from forestall.problem import Problem
-from forestall.scale.census import Census
-from forestall.scale.source import BATCH_ROWS, Source
-from forestall.scale.stream import SAMPLE, Survey, batches, survey
 
+# Records that are sampled where there are more.
+SAMPLE = 5_000
 # A single file of more bytes is streamed.
 STREAMED = 1 << 26
 # Of records, what has a row for each.
@@ -100,84 +98,6 @@ class Held(Supply):
     def total(self, count: Callable[[Observations], Total]) -> Total:
         """Count them all at once; the count itself works in blocks."""
         return count(self.data)
-
-
-@dataclass(frozen=True, eq=False)
-class Surveyed(Supply):
-    """Records that are somewhere else, of which a survey has told.
-
-    Args:
-        problem: The question.
-        schema: How they are encoded.
-        census: What was counted of them.
-        sample: Some of them.
-    """
-
-    problem: Problem
-    schema: Schema
-    census: Census
-    sample: Observations
-
-    @property
-    def n(self) -> int:  # type: ignore[override]
-        """The number of records."""
-        return self.census.n
-
-    @property
-    def n_good(self) -> int:  # type: ignore[override]
-        """The number of good ones."""
-        return self.census.good
-
-    @property
-    def range(self) -> tuple[Float[Array, " d_x"], Float[Array, " d_x"]]:
-        """The ends of the contexts; those of indicators are in the sample."""
-        low, high = self.sample.x.min(axis=0), self.sample.x.max(axis=0)
-        block = self.schema.context
-        for column in block.columns:
-            if isinstance(column, Numeric):
-                k = block.slices[column.name].start
-                seen = self.census.tallies[column.name].moments
-                low[k] = (seen.low - column.mean) / column.scale
-                high[k] = (seen.high - column.mean) / column.scale
-        return low, high
-
-
-@dataclass(frozen=True, eq=False)
-class Streamed(Surveyed):
-    """Records read anew, batch by batch, for every pass."""
-
-    source: Source
-    batch_rows: int = BATCH_ROWS
-
-    @classmethod
-    def of(
-        cls, problem: Problem, source: Source, size: int = SAMPLE, seed: int = 0
-    ) -> Streamed:
-        """Read the stream once, to know its encoding and to sample it."""
-        known = survey(problem, source, size=size, seed=seed)
-        return cls(problem, *told(problem, known), source)
-
-    def total(self, count: Callable[[Observations], Total]) -> Total:
-        """Read the stream once more."""
-        return summed(self.problem, self.schema, self.source, count, self.batch_rows)
-
-
-def told(problem: Problem, known: Survey) -> tuple[Schema, Census, Observations]:
-    """Fix the encoding and encode the sample, its records in order."""
-    schema = known.schema(problem)
-    return schema, known.census, in_order(known.sample(problem, schema))
-
-
-def summed(
-    problem: Problem,
-    schema: Schema,
-    source: Source,
-    count: Callable[[Observations], Any],
-    batch_rows: int = BATCH_ROWS,
-) -> Any:
-    """Add up over the batches of a stream; one without records gives ``None``."""
-    read = batches(problem, schema, source, batch_rows=batch_rows)
-    return added(count(records.data) for records in read if records.data.n)
 
 
 def added(parts: Iterable[Any]) -> Any:
@@ -270,6 +190,10 @@ def elsewhere(problem: Problem, history: Any, size: int, seed: int) -> Supply | 
     if isinstance(history, Supplier):
         return history.supply(problem, size, seed)
     if is_stream(history):
+        # Arrow takes a while to load, and most histories are tables.
+        from forestall.scale.source import Source
+        from forestall.scale.streamed import Streamed
+
         return Streamed.of(problem, Source.read(history), size, seed)
     return None
 
@@ -277,7 +201,7 @@ def elsewhere(problem: Problem, history: Any, size: int, seed: int) -> Supply | 
 def is_stream(history: Any) -> bool:
     """Tell what is read batch by batch."""
     if not isinstance(history, str | Path):
-        return isinstance(history, Source) or _is_dataset(history)
+        return _is_source(history)
     path = Path(history)
     if not path.is_file():
         return path.is_dir() or any(mark in str(history) for mark in "*?[")
@@ -290,10 +214,14 @@ def is_frame(history: Any) -> bool:
     return module is not None and isinstance(history, module.DataFrame)
 
 
-def _is_dataset(history: Any) -> bool:
-    # Nobody has a dataset without having loaded the module.
-    dataset = sys.modules.get("pyarrow.dataset")
-    return dataset is not None and isinstance(history, dataset.Dataset)
+def _is_source(history: Any) -> bool:
+    # Nobody has one of these without having loaded its module.
+    kinds = {"forestall.scale.source": "Source", "pyarrow.dataset": "Dataset"}
+    return any(
+        module in sys.modules
+        and isinstance(history, getattr(sys.modules[module], kind))
+        for module, kind in kinds.items()
+    )
 
 
 def in_order(data: Observations) -> Observations:
