@@ -318,6 +318,9 @@ class Draft:
 
 
 def _root(A: Float[Array, "q q"]) -> Float[Array, "q q"]:
-    """A matrix whose product with its transpose is ``A``, which may be singular."""
+    """The symmetric square root of ``A``, which may be singular.
+
+    Another root would serve as well, but rounding would decide which one it is.
+    """
     values, axes = eigh(A)
-    return axes * np.sqrt(np.maximum(values, 0.0))
+    return (axes * np.sqrt(np.maximum(values, 0.0))) @ axes.T
