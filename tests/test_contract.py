@@ -22,6 +22,9 @@ from forestall import (
 )
 from worlds import LENDING, WORLDS, contexts_of, lending
 
+# One world is bent: that linear methods say so is tested elsewhere.
+pytestmark = pytest.mark.filterwarnings("ignore:The records are not linear")
+
 SMALL = Search(n_screened=32, n_kept=8, n_starts=2, n_steps=2, n_draws=8, n_paths=8)
 METHODS = [
     StagedRehearsal(n_draws=16, n_paths=16, search=SMALL),
@@ -30,7 +33,7 @@ METHODS = [
     baselines.NoAction(),
     baselines.LinearOptimal(n_draws=50),
     baselines.CARE(n_draws=50),
-    baselines.QWZ23(n_worlds=20, n_draws=50, n_fresh=200),
+    baselines.QWZ23(n_worlds=8, n_draws=20, n_fresh=50),
     baselines.MICNS(n_draws=50),
 ]
 CASES = [(method, world) for method in METHODS for world in WORLDS]

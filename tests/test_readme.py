@@ -76,9 +76,7 @@ def test_the_tasks_command_lists_every_task_that_the_readme_names(tmp_path):
         assert f"| `{name}` |" in README
 
 
-@pytest.mark.parametrize(
-    "name", ["foundation", "decisions", "unseen", "ablations", "rivals"]
-)
+@pytest.mark.parametrize("name", ["foundation", "decisions", "unseen", "ablations"])
 def test_the_results_of_every_plan_are_complete(name, tmp_path):
     for suffix in ("csv", "json"):
         results = ROOT / "benchmarks" / "results" / f"{name}.{suffix}"
@@ -99,9 +97,6 @@ def test_the_tables_of_the_readme_are_fresh():
     columns = ["success", "no action", "oracle", "lift share", "by verdict", "cover"]
     table = to_markdown(summarise(results / "decisions.csv"), columns).strip()
     assert between("results") == table, f"put this into the README:\n{table}"
-    columns = ["success", "oracle", "lift share", "by verdict"]
-    rivals = to_markdown(summarise(results / "rivals.csv"), columns).strip()
-    assert between("rivals") == rivals, f"put this into the README:\n{rivals}"
     pooled = pooled_markdown(summarise(results / "unseen.csv")).strip()
     assert between("unseen") == pooled, f"put this into the README:\n{pooled}"
 

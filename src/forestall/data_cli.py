@@ -37,7 +37,9 @@ Picture = Annotated[
 def make_app(guard: Callable[..., Any]) -> typer.Typer:
     """Make the group of commands, each within ``guard``, which tells of errors."""
     app = typer.Typer(
-        no_args_is_help=True, help="Get published data, and check what is there."
+        no_args_is_help=True,
+        help="Get published data, and check what is there.",
+        epilog="Example: forestall data check nhanes",
     )
     app.command(epilog="Example: forestall data fetch nhanes")(guard(fetch))
     app.command(epilog="Example: forestall data check nhanes --json")(guard(check))
