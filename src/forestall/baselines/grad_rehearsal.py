@@ -63,8 +63,8 @@ class GradRehearsal(Method):
         select: Which of the iterates is chosen: the one with the best estimated
             ``"success"``, or, as published, the lowest ``"loss"``.
         sharpness: The parameter :math:`\eta` of the probit, in standard units.
-        n_draws: Noise drawn to choose an action. The points are of low discrepancy:
-            512 of them serve better than the 1000 random ones as published.
+        n_draws: Noise drawn to choose an action: points of low discrepancy, in place
+            of 1000 random ones as published.
         n_starts: Starts of the descent.
         n_steps: Steps of Adam.
         step_size: The first of them; they shrink to zero.
