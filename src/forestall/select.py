@@ -126,15 +126,20 @@ class Likelihood:
         return self._simplified(min(ends, key=lambda end: end.fun).x)
 
     def _simplified(self, theta: Float[Array, " k"]) -> Float[Array, " k"]:
-        """Let curves and bends go where the records do not ask for them."""
+        """Let bends, and then curves, go where the records do not ask for them.
+
+        Curves stay where bends do: bends could stand in for them among the records, and
+        would then take the trend away from where there are none.
+        """
         lowest, _ = self(theta)
         # Bends come with a width for each variable.
-        for part, n_parameters in ((0, 1), (1, 2 + self.groups.max())):
+        for part, n_parameters in ((1, 2 + self.groups.max()), (0, 1)):
             without = theta.copy()
             without[part] = NOTHING
             value, _ = self(without)
-            if value <= lowest + LUCK * n_parameters:
-                theta, lowest = without, value
+            if value > lowest + LUCK * n_parameters:
+                break
+            theta, lowest = without, value
         return theta
 
     def __call__(self, theta: Float[Array, " k"]) -> tuple[float, Float[Array, " k"]]:
