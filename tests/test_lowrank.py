@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forestall import ConditionalRehearsal, NestedRehearsal, SpecError
+from forestall import ConditionalRehearsal, NestedRehearsal, SpecError, StagedRehearsal
 from forestall.kernels import Gaussian
 from forestall.landmarks import STRATEGIES, Landmarks, chosen
 from forestall.lowrank import Nystrom, RandomFourier
@@ -324,6 +324,12 @@ def test_fields_are_checked(make, message):
         (RandomFourier(), "orthogonal", 1, "Expected orthogonal as True or False"),
         (
             NestedRehearsal(),
+            "approximation",
+            "nystrom",
+            "Expected approximation as None, a Nystrom or a RandomFourier; got 'nystr",
+        ),
+        (
+            StagedRehearsal(),
             "approximation",
             "nystrom",
             "Expected approximation as None, a Nystrom or a RandomFourier; got 'nystr",

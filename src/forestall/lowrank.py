@@ -225,6 +225,15 @@ def anchored(
     return sample.taken(chosen(points, rank, strategy, penalty, seed))
 
 
+def check_approximation(value: object) -> None:
+    """Refuse what is no approximation."""
+    if not isinstance(value, Approximation | None):
+        raise SpecError(
+            f"Expected approximation as None, a Nystrom or a RandomFourier; got "
+            f"{value!r}. Use e.g. Nystrom(rank=200)."
+        )
+
+
 def _check_count(name: str, value: object, least: int) -> None:
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not whole or value < least:  # type: ignore[operator]

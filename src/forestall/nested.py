@@ -20,7 +20,7 @@ from forestall.errors import ForestallWarning, SpecError
 from forestall.expansion import Basis
 from forestall.identify import Criterion, Identification
 from forestall.kernels import Gaussian
-from forestall.lowrank import Approximation
+from forestall.lowrank import Approximation, check_approximation
 from forestall.method import Method, Policy
 from forestall.observations import Observations, good_records
 from forestall.problem import Problem
@@ -82,11 +82,7 @@ class KernelRehearsal(Method):
                     object.__setattr__(self, name, PENALTY)
         if not isinstance(self.ascent, Ascent):
             raise SpecError(f"Expected ascent as an Ascent; got {self.ascent!r}.")
-        if not isinstance(self.approximation, Approximation | None):
-            raise SpecError(
-                f"Expected approximation as None, a Nystrom or a RandomFourier; got "
-                f"{self.approximation!r}. Use e.g. Nystrom(rank=200)."
-            )
+        check_approximation(self.approximation)
         for name in ("outcome_penalty", "context_penalty", "sharpness"):
             value = getattr(self, name)
             if value is not None and not is_positive(value):

@@ -19,7 +19,7 @@ from forestall.decisions import Assessment, Decisions
 from forestall.diagnostics import Diagnostics, diagnose
 from forestall.errors import ForestallWarning, SpecError, nearest
 from forestall.identify import Criterion
-from forestall.lowrank import Approximation
+from forestall.lowrank import Approximation, check_approximation
 from forestall.method import Method, Policy
 from forestall.observations import Observations, good_records
 from forestall.problem import Problem
@@ -63,6 +63,10 @@ class StagedRehearsal(Method):
     relevance: bool = True
     approximation: Approximation | None = None
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check what would else be passed over in silence."""
+        check_approximation(self.approximation)
 
     @property
     def parts(self) -> Parts:
