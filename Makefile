@@ -60,10 +60,10 @@ clean:
 
 .venv/.installed-dev: .venv/bin/python pyproject.toml constraints.txt
 	@echo "Installing forestall with its extras and development tools (a minute or two, once)"
-	$(PIP) -e '.[plots,convex,scale,dev]'
+	$(PIP) -e '.[plots,convex,scale,serve,dev]'
 	@touch .venv/.installed $@
 
 .venv/.installed-all: .venv/.installed-dev
 	@echo "Installing the heavy extras (a few minutes, once)"
-	$(PIP) -e '.[plots,convex,scale,flows,dev]'
+	$(PIP) -e '.[plots,convex,scale,serve,flows,dev]'
 	@touch .venv/.installed-dev $@
