@@ -8,6 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from extras import flows_or_skip
 from forestall import (
     ConditionalRehearsal,
     DataError,
@@ -20,6 +21,7 @@ from forestall import (
     StagedRehearsal,
     baselines,
 )
+from forestall.baselines.flow import Training
 from worlds import LENDING, WORLDS, contexts_of, lending
 
 # One world is bent: that linear methods say so is tested elsewhere.
@@ -36,7 +38,13 @@ METHODS = [
     baselines.QWZ23(n_worlds=8, n_draws=20, n_fresh=50),
     baselines.MICNS(n_draws=50),
 ]
-CASES = [(method, world) for method in METHODS for world in WORLDS]
+BRIEF = Training(n_transforms=1, n_hidden=8, n_epochs=3)
+FLOWS = baselines.GradRehearsal(
+    n_draws=32, n_starts=2, n_steps=3, n_reported=64, n_refits=2, training=BRIEF
+)
+CASES = [(method, world) for method in METHODS for world in WORLDS] + [
+    pytest.param((FLOWS, world), marks=pytest.mark.heavy) for world in WORLDS
+]
 FIELDS = ("actions", "probability", "lower", "upper", "no_action", "support")
 
 
@@ -47,6 +55,8 @@ def name_of(value):
 @pytest.fixture(params=CASES, ids=lambda c: f"{name_of(c[0])}-{c[1]}")
 def fitted(request):
     method, world = request.param
+    if method is FLOWS:
+        flows_or_skip()
     problem, history = WORLDS[world]
     records = history(120)
     return method, problem, records, method.fit(problem, records)

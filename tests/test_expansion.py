@@ -7,7 +7,7 @@ from hypothesis.extra.numpy import arrays
 from forestall.ascent import Ascent, top_starts
 from forestall.errors import FitError, SpecError
 from forestall.expansion import Basis, Expansion
-from forestall.kernels import Gaussian, median_bandwidth
+from forestall.kernels import Gaussian, gram, median_bandwidth
 from forestall.ridge import Ridge
 
 REALS = st.floats(-3, 3, allow_subnormal=False)
@@ -184,3 +184,17 @@ def test_an_ascent_without_steps_is_refused(name):
     value = 0.0 if name == "step_size" else 0
     with pytest.raises(SpecError, match=f"Expected {name} above zero"):
         Ascent(**{name: value})
+
+
+@pytest.mark.parametrize("absurd", [1e7, 1e10, 1e200])
+def test_an_absurd_point_costs_the_others_no_digits(absurd):
+    rng = np.random.default_rng(0)
+    records, contexts = rng.normal(size=(50, 3)), rng.normal(size=(4, 3))
+    beside = contexts.copy()
+    beside[1] = absurd * np.array([1.0, -1.0, 1.0])
+    whole, mixed = gram(records, contexts), gram(records, beside)
+    others = [0, 2, 3]
+    np.testing.assert_allclose(mixed[:, others], whole[:, others], rtol=1e-12)
+    assert np.all(mixed[:, 1] == 0.0)
+    np.testing.assert_allclose(gram(beside, records), mixed.T, rtol=1e-9)
+    np.testing.assert_allclose(gram(beside[1:2], records), mixed[:, 1:2].T)

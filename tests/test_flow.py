@@ -1,6 +1,5 @@
 """Conditional flows are laws: they integrate, they sample, they leave torch alone."""
 
-import os
 import sys
 from itertools import pairwise
 
@@ -8,20 +7,10 @@ import numpy as np
 import pytest
 from scipy.integrate import trapezoid
 
+from extras import flows_or_skip
 from forestall import SpecError
 from forestall.baselines.flow import ConditionalFlow, Training, learn, own_torch
 from forestall.errors import FitError, MissingExtraError
-
-
-def flows_or_skip():
-    """Skip without the extra, unless it is required; then the import fails."""
-    if "flows" in os.environ.get("FORESTALL_REQUIRE", ""):
-        import torch
-        import zuko
-    else:
-        torch = pytest.importorskip("torch", reason="needs the extra 'flows': torch")
-        zuko = pytest.importorskip("zuko", reason="needs the extra 'flows': zuko")
-    return torch, zuko
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Grad-Rh: flows along the graph or the order, gradients on the actions."""
 
-import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -8,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from extras import flows_or_skip
 from forestall import ForestallWarning, Problem, SpecError
 from forestall.baselines.descent import Descent
 from forestall.baselines.flow import Training
@@ -26,17 +26,6 @@ SMALL = GradRehearsal(
 )
 FIELDS = ("actions", "probability", "no_action", "support")
 heavy = pytest.mark.heavy
-
-
-def flows_or_skip():
-    """Skip without the extra, unless it is required; then the import fails."""
-    if "flows" in os.environ.get("FORESTALL_REQUIRE", ""):
-        import torch
-        import zuko  # noqa: F401
-    else:
-        torch = pytest.importorskip("torch", reason="needs the extra 'flows': torch")
-        pytest.importorskip("zuko", reason="needs the extra 'flows': zuko")
-    return torch
 
 
 def small(**fields):
@@ -94,7 +83,7 @@ def test_the_gradient_of_every_loss_equals_finite_differences(lender, doser, los
 
 @heavy
 def test_the_probit_loss_is_minus_the_log_of_the_smoothed_success(lender):
-    torch = flows_or_skip()
+    torch, _ = flows_or_skip()
     y = np.random.default_rng(0).normal(size=(3, 40, 2))
     loss = lender.goal.loss("probit", torch.tensor(y)).numpy()
     w = ProbitDesirability(lender.goal.region, sharpness=10.0)
@@ -103,7 +92,7 @@ def test_the_probit_loss_is_minus_the_log_of_the_smoothed_success(lender):
 
 @heavy
 def test_the_distances_are_those_to_the_centre_of_the_ball():
-    torch = flows_or_skip()
+    torch, _ = flows_or_skip()
     region = Polytope.parse(["0 <= a <= 2", "0 <= b <= 2"], ["a", "b"])
     goal = Goal(region, inscribed_ball(region, np.zeros((1, 2))), 10.0)
     y = torch.tensor([[[1.0, 3.0]], [[1.0, 1.5]]], dtype=torch.float64)
@@ -205,7 +194,7 @@ def test_the_chosen_iterate_is_the_best_by_what_selects_it(lender):
     x = lender.data.x[:6]
     by_loss = descent_of(lender, "squared")
     by_success = Descent(**{**vars(by_loss), "select": "success"})
-    torch = flows_or_skip()
+    torch, _ = flows_or_skip()
 
     def success(a):
         e = torch.tensor(noise)
@@ -229,7 +218,7 @@ def test_a_descent_never_ends_above_its_start(lender):
     inner = (descent.upper - descent.lower) * 0.475
     middle = 0.5 * (descent.upper + descent.lower)
     starts = np.clip(descent.starts, middle - inner, middle + inner)
-    torch = flows_or_skip()
+    torch, _ = flows_or_skip()
     taken = descent._screened(torch, torch.tensor(x), torch.tensor(noise)).numpy()
     for k in range(taken.shape[1]):
         start = np.clip(taken[:, k], starts.min(axis=0), starts.max(axis=0))
@@ -340,7 +329,7 @@ def test_a_categorical_context_is_an_input_and_a_covariate_is_refused():
 
 @heavy
 def test_the_inputs_and_the_state_of_torch_stay_untouched():
-    torch = flows_or_skip()
+    torch, _ = flows_or_skip()
     state, threads = torch.random.get_rng_state(), torch.get_num_threads()
     records = dosing(60)
     before = {k: v.copy() for k, v in records.items()}

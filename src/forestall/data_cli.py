@@ -46,8 +46,8 @@ def make_app(guard: Callable[..., Any]) -> typer.Typer:
     return app
 
 
-def fetch(name: Name, to: To = None) -> None:
-    """Download what is missing from the publisher's site; checked, and resumable."""
+def fetch(name: Name, to: To = None, as_json: Json = False) -> None:
+    """Download what is missing; checked, and resumable."""
     from forestall import data
     from forestall.data.fetch import fetch as get
     from forestall.data.nhanes_files import PUBLISHED
@@ -55,15 +55,19 @@ def fetch(name: Name, to: To = None) -> None:
     folder = (to or data.folder()) / name
     with screen.bar(len(PUBLISHED)) as advance:
         paths = get(PUBLISHED, folder, advance)
+    if as_json:
+        screen.show_json({"name": name, "files": [str(path) for path in paths]})
+        return
     print(f"All {len(paths)} files are in {folder}")
     if to is not None:
         print(f"Let FORESTALL_DATA={to} name that folder.")
 
 
 def check(name: Name, figure: Picture = None, as_json: Json = False) -> None:
-    """Check the files, select the cohort, and compare generated records with it.
+    """Check the files and select the cohort.
 
-    Exits with 0 when the cohort is that of the benchmark and with 2 when it is not.
+    Generated records are compared with it. Exits with 0 when the cohort is that of the
+    benchmark and with 2 when it is not.
     """
     with screen.status("Reading") as update:
         from forestall.data.nhanes import read_cohort

@@ -20,6 +20,8 @@ Verdict = Literal["act", "leave", "abstain"]
 # An improvement that is likely but not credible is left alone where it is known to
 # within this much, and abstained from where it is not.
 KNOWN = 0.25
+# Decisions that are said or shown one by one.
+SAID = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +39,7 @@ class Assessment:
         extrapolates: Whether they are hardly ever seen there.
         altered: Which actions are altered at all, the others keeping their natural
             course; ``None`` where all are.
+        notes: Remarks on how each action was chosen, or ``None``.
     """
 
     actions: Float[Array, "q d_a"]
@@ -48,6 +51,7 @@ class Assessment:
     support: Float[Array, " q"]
     extrapolates: Bool[Array, " q"]
     altered: Bool[Array, "q d_a"] | None = None
+    notes: Array | None = None
 
     @classmethod
     def joined(cls, parts: Sequence[Assessment]) -> Assessment:
@@ -56,6 +60,11 @@ class Assessment:
         columns: Any = ([getattr(part, name) for part in parts] for name in names)
         joined: Any = (None if c[0] is None else np.concatenate(c) for c in columns)
         return cls(*joined)
+
+    def remarked(self, i: int, verdict: Verdict, reason: str) -> tuple[Verdict, str]:
+        """Add what there is to say about how the action of context ``i`` was chosen."""
+        note = "" if self.notes is None else str(self.notes[i])
+        return verdict, f"{reason} {note}".strip()
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +89,18 @@ class Decision:
             return f"Leave things as they are: {self.reason}"
         setting = ", ".join(f"{k} to {v:.4g}" for k, v in self.actions.items())
         return f"Set {setting}: {self.reason}"
+
+    def _repr_html_(self) -> str:
+        """The same with its verdict and its chances drawn, for a notebook."""
+        from forestall import html
+
+        return html.sentence(self.verdict, str(self), self._bars())
+
+    def _bars(self) -> str:
+        from forestall import html
+
+        chances = self.no_action, self.probability, self.lower, self.upper
+        return html.bars(*chances, advised=self.verdict == "act")
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +150,9 @@ class Decisions:
         faulty = np.array([fault is not None for fault in rows.faults], dtype=bool)
         strange = np.array([text is not None for text in judge.unheard], dtype=bool)
         told: list[tuple[Verdict, str]] = [
-            ("abstain", fault) if fault else judge(assessment, i)
+            ("abstain", fault)
+            if fault
+            else assessment.remarked(i, *judge(assessment, i))
             for i, fault in enumerate(rows.faults)
         ]
         return cls(
@@ -214,10 +237,35 @@ class Decisions:
 
     def __str__(self) -> str:
         """Say every decision, up to ten, in a sentence each."""
-        lines = [f"{i}: {self[i]}" for i in range(min(10, len(self)))]
-        if len(self) > 10:
-            lines.append(f"... and {len(self) - 10} more")
+        lines = [f"{i}: {self[i]}" for i in range(min(SAID, len(self)))]
+        if len(self) > SAID:
+            lines.append(f"... and {len(self) - SAID} more")
         return "\n".join(lines) or "no contexts, no decisions"
+
+    def _repr_html_(self) -> str:
+        """Show the first of them as a table with bars, for a notebook."""
+        from forestall import html
+
+        heads = ("row", *self.action_names, "without", "with", "", "verdict", "reason")
+        rows = (self._cells(i) for i in range(min(SAID, len(self))))
+        more = len(self) - SAID
+        note = f"and {more:,} more; see to_frame()" * (more > 0)
+        return html.table(repr(self), heads, rows, note)
+
+    def _cells(self, i: int) -> list[str]:
+        from forestall import html
+
+        one = self[i]
+        actions = (one.actions.get(name) for name in self.action_names)
+        return [
+            str(i),
+            *("as it comes" if a is None else f"{a:.4g}" for a in actions),
+            html.share(one.no_action),
+            html.share(one.probability),
+            one._bars(),
+            html.badge(one.verdict),
+            html.escaped(one.reason),
+        ]
 
 
 @dataclass(frozen=True)

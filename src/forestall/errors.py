@@ -41,6 +41,10 @@ class PlanError(ForestallError, ValueError):
     """A benchmark plan that cannot be read or run."""
 
 
+class StoreError(ForestallError, ValueError):
+    """A policy that cannot be saved, or a file that is no saved policy."""
+
+
 class MissingExtraError(ForestallError, ImportError):
     """An optional dependency that is not installed."""
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import tempfile
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from forestall.errors import ForestallError
 
@@ -31,18 +33,32 @@ def read_toml(
 
 def write_text(path: str | Path, text: str) -> Path:
     """Replace the file at ``path`` by ``text``, all of it or nothing."""
+    with replacing(path) as file:
+        file.write(text.encode("utf-8"))
+    return Path(path)
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[BinaryIO]:
+    """Write another file that takes the place of that at ``path`` when it is whole.
+
+    A file that only its owner may read stays so.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(temporary, 0o666 & ~_umask())
+        with os.fdopen(handle, "w+b") as file:
+            yield file
+        os.chmod(temporary, _mode(path))
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-    return path
+
+
+def _mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777 if path.is_file() else 0o666 & ~_umask()
 
 
 def _umask() -> int:

@@ -12,6 +12,8 @@ from forestall.arrays import Array
 # Beyond this many records the median of their distances is settled; all pairs of
 # 100,000 would be 40 GB.
 MEDIAN_RECORDS = 2000
+# Points that tell where the middle is, and how many widths from it all is equally far.
+SAMPLE, FARTHEST = 101, 1e6
 # Kernel values made at a time: two megabytes of them stay in the cache.
 BLOCK = 1 << 18
 
@@ -57,7 +59,7 @@ def gram(v: Float[Array, "n d"], c: Float[Array, "m d"]) -> Float[Array, "n m"]:
         return np.ones((len(v), len(c)))
     if len(v) == 1:
         # No product to speak of: the differences are cheaper, and sharper.
-        return np.exp(-0.5 * _squares(c - v))[None]
+        return np.exp(-0.5 * _squares(np.clip(c - v, -FARTHEST, FARTHEST)))[None]
     left, right = _lifted(v, c)
     rows = np.empty((len(v), len(c)))
     step = max(1, BLOCK // len(c))
@@ -88,9 +90,12 @@ def _lifted(
     v: Float[Array, "n d"], c: Float[Array, "m d"]
 ) -> tuple[Float[Array, "n e"], Float[Array, "e m"]]:
     """Add two dimensions in which the inner product is minus half the distance."""
-    # Distances lose digits to cancellation far from the origin, so move there first.
-    centre = c.mean(axis=0)
-    v, c = v - centre, c - centre
+    # Distances lose digits to cancellation far from the origin, so move there first;
+    # by the middle of the larger side, and not further than matters, so that an absurd
+    # point costs no other its digits.
+    many = v if len(v) > len(c) else c
+    centre = np.median(many[:: -(-len(many) // SAMPLE)], axis=0)
+    v, c = (np.clip(side - centre, -FARTHEST, FARTHEST) for side in (v, c))
     left, right = -0.5 * _squares(v)[:, None], -0.5 * _squares(c)[None]
     return (
         np.concatenate([v, left, np.ones((len(v), 1))], axis=1),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import numbers
 import time
 import warnings
@@ -124,6 +125,17 @@ class Policy(ABC):
 
         Everything is standardised. Contexts come in blocks of bounded size.
         """
+
+    def save(self, path: str | Path) -> Path:
+        """Write it to one file, which :func:`forestall.load` reads back.
+
+        Args:
+            path: The file, ``lending.forestall`` say. Where the policy holds its
+                records, so does the file.
+        """
+        # By name: what knows every method cannot stand before all of them.
+        saved: Path = importlib.import_module("forestall.store").save(self, path)
+        return saved
 
     @property
     def width(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from forestall.cells import Cells, shown
 from forestall.encoding import Block, Categorical, Column, Numeric
 from forestall.errors import DataError
 from forestall.history import (
+    Fingerprint,
     check_enough,
     checked_cells,
     complete_rows,
@@ -55,6 +56,7 @@ class Schema:
         actions: The encoding of :math:`A`.
         outcomes: The encoding of :math:`Y`.
         bounds: The feasible interval of each action in its own unit, (d_a, 2).
+        fingerprint: What tells that history from others.
     """
 
     context: Block
@@ -62,6 +64,7 @@ class Schema:
     actions: Block
     outcomes: Block
     bounds: Array
+    fingerprint: Fingerprint = field(default_factory=Fingerprint)
 
     @staticmethod
     def fit(problem: Problem, cells: Mapping[str, Cells]) -> Schema:
@@ -75,6 +78,7 @@ class Schema:
             actions=Block(tuple(map(plain, problem.actions))),
             outcomes=Block(tuple(map(plain, problem.outcomes))),
             bounds=_frozen(np.array(list(problem.actions.values()), dtype=float)),
+            fingerprint=Fingerprint.of(cells),
         )
 
     @property

@@ -244,6 +244,18 @@ class Problem:
 
     def __str__(self) -> str:
         """The question as a person would put it."""
+        lines = self._lines()
+        width = max(map(len, lines))
+        return "\n".join(f"{k:<{width}}  {v}" for k, v in lines.items())
+
+    def _repr_html_(self) -> str:
+        """The same as a small table, for a notebook."""
+        from forestall import html
+
+        lines = self._lines()
+        return html.pairs("Problem", lines | {"outcomes": ", ".join(self.outcomes)})
+
+    def _lines(self) -> dict[str, str]:
         actions = (f"{k} in [{lo:g}, {hi:g}]" for k, (lo, hi) in self.actions.items())
         lines = {
             "Choose": ", ".join(actions),
@@ -255,9 +267,7 @@ class Problem:
             "categories": ", ".join(self.categorical),
             "gaps": "records with gaps are dropped" * (self.missing == "drop"),
         }
-        shown = {k: v for k, v in lines.items() if v}
-        width = max(map(len, shown))
-        return "\n".join(f"{k:<{width}}  {v}" for k, v in shown.items())
+        return {k: v for k, v in lines.items() if v}
 
     def __repr__(self) -> str:
         """Every field that is set, as it would be written."""

@@ -62,10 +62,11 @@ class Polytope:
             say(*row, names) for row in zip(M, b, strict, strict=True)
         )
         unit = written / np.linalg.norm(written[:, :-1], axis=1, keepdims=True)
-        for array in (unit, strict, written):
+        normals, offsets = unit[:, :-1].copy(), unit[:, -1].copy()
+        for array in (normals, offsets, strict, written):
             array.flags.writeable = False
-        object.__setattr__(self, "normals", unit[:, :-1])
-        object.__setattr__(self, "offsets", unit[:, -1])
+        object.__setattr__(self, "normals", normals)
+        object.__setattr__(self, "offsets", offsets)
         object.__setattr__(self, "strict", strict)
         object.__setattr__(self, "texts", texts)
         object.__setattr__(self, "names", names)

@@ -19,15 +19,16 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.linalg.lapack import dpotri
-from scipy.optimize import minimize
+from scipy.optimize import OptimizeResult, minimize
 from threadpoolctl import threadpool_limits
 
 from forestall.arrays import Array
 from forestall.kernels import gram
 
-# The likelihood of more records than this is sharp enough, and cubic in their number.
-RECORDS = 320
-STEPS = 60
+# The likelihood is cubic in the number of records: few show which of two hills is the
+# higher, more of them where its top is, and yet more would move it little.
+FEW, MANY = 240, 640
+STEPS, LAST_STEPS = 60, 12
 # Weak beliefs about the log variance of the noise and about log widths, for
 # standardised data: without them a parameter that does not matter would run away.
 BELIEF, BELIEF_WIDTH, DOUBT, DOUBT_WIDTH = np.log(0.1), np.log(2.0), 2.0, 1.2
@@ -68,7 +69,7 @@ def choose(
     *,
     alike: bool = False,
 ) -> Choice:
-    """Maximise the marginal likelihood, on a subsample where there are many records.
+    """Maximise the marginal likelihood, on subsamples where there are many records.
 
     Args:
         z: The inputs, standardised.
@@ -80,10 +81,13 @@ def choose(
         return Choice(np.empty(0), 1e-12, 1e-12, 1.0, np.empty(0))
     if alike:
         groups = np.zeros_like(groups)
-    every = np.linspace(0, len(y) - 1, min(len(y), RECORDS)).astype(int)
+    few, many = (Likelihood.among(z, y, groups, n) for n in (FEW, MANY))
     # Small matrices gain nothing from threads and lose much on a busy machine.
     with threadpool_limits(limits=1, user_api="blas"):
-        theta = Likelihood(z[every], y[every], groups).maximised()
+        theta = few.maximised()
+        if len(many.y) > len(few.y):
+            theta = many.climbed(theta, LAST_STEPS).x
+        theta = many.simplified(theta)
     quadratic, smooth, noise = np.exp(theta[:3]).tolist()
     slopes, widths = np.split(np.exp(theta[3:]), 2)
     return Choice(slopes[groups], quadratic, smooth, noise, widths[groups])
@@ -103,6 +107,18 @@ class Likelihood:
     y: Float[Array, " n"]
     groups: Int[Array, " d"]
 
+    @classmethod
+    def among(
+        cls,
+        z: Float[Array, "n d"],
+        y: Float[Array, " n"],
+        groups: Int[Array, " d"],
+        most: int,
+    ) -> Likelihood:
+        """Take records evenly, at most so many."""
+        every = np.linspace(0, len(y) - 1, min(len(y), most)).astype(int)
+        return cls(z[every], y[every], groups)
+
     @cached_property
     def curves(self) -> Float[Array, "n n"]:
         """The kernel of the quadratic trend."""
@@ -113,19 +129,24 @@ class Likelihood:
         g = self.groups.max() + 1
         slopes = np.full(g, START_SLOPE)
         ends = [
-            minimize(
-                self,
-                np.concatenate([START, slopes, np.full(g, np.log(width))]),
-                jac=True,
-                method="L-BFGS-B",
-                bounds=[VARIANCE, VARIANCE, NOISE, *[VARIANCE] * g, *[WIDTH] * g],
-                options={"maxiter": STEPS},
-            )
-            for width in START_WIDTHS
+            self.climbed(np.concatenate([START, slopes, np.full(g, np.log(w))]), STEPS)
+            for w in START_WIDTHS
         ]
-        return self._simplified(min(ends, key=lambda end: end.fun).x)
+        return min(ends, key=lambda end: end.fun).x
 
-    def _simplified(self, theta: Float[Array, " k"]) -> Float[Array, " k"]:
+    def climbed(self, theta: Float[Array, " k"], n_steps: int) -> OptimizeResult:
+        """Go to where the records are likelier, from one start."""
+        g = self.groups.max() + 1
+        return minimize(
+            self,
+            theta,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[VARIANCE, VARIANCE, NOISE, *[VARIANCE] * g, *[WIDTH] * g],
+            options={"maxiter": n_steps},
+        )
+
+    def simplified(self, theta: Float[Array, " k"]) -> Float[Array, " k"]:
         """Let bends, and then curves, go where the records do not ask for them.
 
         Curves stay where bends do: bends could stand in for them among the records, and

@@ -158,7 +158,8 @@ class Horizon:
     def _outside(self, x: Float[Array, " d"], j: int) -> str:
         seen = np.array([x[j], self.lower[j], self.upper[j]])
         value, lower, upper = self.mean[j] + self.scale[j] * seen
+        # Roughly: the ends are what some person had.
         return (
-            f"{self.names[j]} = {value:.4g} lies outside the range {lower:.4g} to "
-            f"{upper:.4g} of history."
+            f"{self.names[j]} = {value:.4g} lies outside the range {lower:.2g} to "
+            f"{upper:.2g} of history."
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,9 @@ from jaxtyping import Float
 
 from forestall.arrays import Array
 from forestall.baselines.linear_policy import LinearMethod, LinearPolicy
-from forestall.decisions import Assessment, Decisions, Judge
+from forestall.decisions import Assessment
 from forestall.errors import SpecError
-from forestall.observations import ContextRows, Observations
+from forestall.observations import Observations
 from forestall.problem import Problem
 
 
@@ -53,17 +53,6 @@ class NotedMethod(LinearMethod):
         return stacked(policy.choices(x), len(policy.schema.lower))
 
 
-@dataclass(frozen=True, eq=False)
-class NotedAssessment(Assessment):
-    """An assessment with remarks.
-
-    Args:
-        notes: A sentence for each context, or nothing.
-    """
-
-    notes: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class NotedPolicy(LinearPolicy):
     """A fitted linear-Gaussian model whose choices carry remarks."""
@@ -83,39 +72,12 @@ class NotedPolicy(LinearPolicy):
         found = self.choices(once)
         chosen = [found[k] for k in back.ravel().tolist()]
         told = self.answer(x, stacked(chosen, len(self.schema.lower)))
-        values = {each.name: getattr(told, each.name) for each in fields(Assessment)}
-        return NotedAssessment(**values, notes=tuple(each.note for each in chosen))
-
-    def _decide(
-        self,
-        rows: ContextRows,
-        a: Float[Array, "q d_a"] | None,
-        infeasible: list[bool] | None = None,
-        *,
-        jobs: int = 1,
-    ) -> Decisions:
-        parts = list(self._answers(rows.x, a, jobs))
-        judge = Judge(self.criterion, self.horizon.remarks(rows.x), infeasible)
-        self._warn(rows, judge.unheard)
-        told = Decisions.judged(
-            rows, Assessment.joined(parts), self.schema, self.identification, judge
-        )
-        notes = [note for part in parts for note in getattr(part, "notes", ())]
-        return replace(told, reason=_remarked(told.reason, notes, rows.faults))
+        return replace(told, notes=np.array([each.note for each in chosen], dtype=str))
 
 
 def stacked(choices: Sequence[Choice], d_a: int) -> Float[Array, "q {d_a}"]:
     """Put the actions under each other."""
     return np.array([each.a for each in choices], dtype=float).reshape(-1, d_a)
-
-
-def _remarked(
-    reasons: list[str], notes: list[str], faults: Sequence[str | None]
-) -> list[str]:
-    if not notes:
-        return reasons
-    told = zip(reasons, notes, faults, strict=True)
-    return [text if fault else f"{text} {note}".strip() for text, note, fault in told]
 
 
 def check_share(name: str, value: object) -> None:

@@ -21,7 +21,9 @@ from forestall.files import read_toml
 from forestall.method import Method
 
 REQUIRED = ("name", "tasks", "methods", "seeds", "n", "contexts", "draws")
-OPTIONAL = ("problem", "seed")
+OPTIONAL = ("problem", "seed", "quick")
+# What a table ``quick`` may make smaller.
+HASTENED = ("seeds", "n", "contexts", "draws", "methods")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -40,6 +42,8 @@ class Plan:
         problem: ``"order"`` tells the methods the order of the variables only,
             ``"graph"`` the true graph as well.
         seed: What all random numbers come from.
+        quick: What :meth:`quickened` replaces: fewer ``seeds``, ``contexts``, ``draws``
+            or records ``n``, or ``methods`` as a list of labels.
         source: The file that the plan was read from.
     """
 
@@ -52,6 +56,7 @@ class Plan:
     draws: int
     problem: Literal["order", "graph"] = "order"
     seed: int = 0
+    quick: Mapping[str, Any] = field(default_factory=dict, repr=False)
     source: Path | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -60,6 +65,7 @@ class Plan:
         object.__setattr__(self, "tasks", _known_tasks(self.tasks))
         object.__setattr__(self, "methods", _labelled(self.methods))
         object.__setattr__(self, "seeds", _seeds(self.seeds))
+        _check_quick(self.quick, self.methods)
 
     @classmethod
     def from_file(cls, path: str | Path) -> Plan:
@@ -85,6 +91,7 @@ class Plan:
             )
         _check_plain(values)
         given = {**values, "methods": read_methods(values["methods"])}
+        _check_quick(values.get("quick", {}), given["methods"])
         if _is_whole(given["seeds"]):
             given["seeds"] = range(given["seeds"])
         return cls(**given)
@@ -103,6 +110,16 @@ class Plan:
             "methods": {k: _plain_method(m) for k, m in self.methods.items()},
         }
 
+    def quickened(self) -> Plan:
+        """Give the short version of this plan, with a name of its own."""
+        changes = dict(self.quick)
+        if "methods" in changes:
+            labels = changes["methods"]
+            changes["methods"] = {label: self.methods[label] for label in labels}
+        if _is_whole(changes.get("seeds")):
+            changes["seeds"] = range(changes["seeds"])
+        return replace(self, name=f"{self.name}-quick", quick={}, **changes)
+
     @property
     def fingerprint(self) -> str:
         """What tells this plan's results from those of another, whatever its name."""
@@ -114,8 +131,10 @@ class Plan:
     def default_out(self) -> Path:
         """Where the results go when nobody says."""
         file = f"{self.name}.csv"
-        if self.source is not None and self.source.parent.name == "plans":
-            return self.source.parent.parent / "results" / file
+        where = Path() if self.source is None else self.source.parent
+        for folder in (where, *where.parents):
+            if folder.name == "plans":
+                return folder.parent / "results" / where.relative_to(folder) / file
         return Path(file)
 
     def trials(self) -> Iterator[Trial]:
@@ -146,6 +165,26 @@ def _check_plain(values: Mapping[str, Any]) -> None:
     _whole("seed", values.get("seed", 0), least=0)
     if problem not in ("order", "graph"):
         raise PlanError(f"Expected problem = 'order' or 'graph'; got {problem!r}.")
+
+
+def _check_quick(quick: Any, methods: Mapping[str, Method]) -> None:
+    """Check that a short version names what the plan has."""
+    if not isinstance(quick, Mapping):
+        raise PlanError(
+            f"Expected quick as a table of what is smaller in a hurry; got {quick!r}."
+        )
+    for key in quick:
+        if key not in HASTENED:
+            raise PlanError(
+                f"Expected the keys {', '.join(HASTENED)} in [quick]; got {key!r}."
+                f"{nearest(key, HASTENED)}"
+            )
+    for label in quick.get("methods", ()):
+        if label not in methods:
+            raise PlanError(
+                f"Expected methods of [quick] among the plan's, {', '.join(methods)}; "
+                f"got {label!r}.{nearest(str(label), methods)}"
+            )
 
 
 def read_methods(tables: Any) -> dict[str, Method]:
@@ -216,9 +255,7 @@ def _fitting(hint: Any, value: Any, where: str) -> Any:
     if _is_whole(value) and float in options and int not in options:
         return float(value)
     if isinstance(value, dict):
-        records: dict[str, type[Any]] = {
-            o.__name__: o for o in options if isinstance(o, type) and is_dataclass(o)
-        }
+        records = {k.__name__: k for option in options for k in _kinds(option)}
         if records:
             return _record(records, value, where)
         for option in options:
@@ -226,6 +263,18 @@ def _fitting(hint: Any, value: Any, where: str) -> Any:
                 inner = get_args(option)[1]
                 return {k: _fitting(inner, v, where) for k, v in value.items()}
     return value
+
+
+def _kinds(option: Any) -> list[type[Any]]:
+    """The dataclasses that a hint allows: itself, or those of an abstract class."""
+    if not isinstance(option, type):
+        return []
+    if is_dataclass(option):
+        return [option]
+    if not inspect.isabstract(option):
+        return []
+    below: list[type[Any]] = option.__subclasses__()
+    return [kind for kind in below if is_dataclass(kind)]
 
 
 def _record(

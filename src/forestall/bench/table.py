@@ -22,26 +22,26 @@ LINES = box.Box("    \n    \n────\n    \n────\n    \n    \n    \
 # A column of a table is a line here.
 WHICH: dict[str, Show] = {"task": lambda s: s.task, "method": lambda s: s.method}
 WORTH: dict[str, Show] = {
-    "success": lambda s: _figure(s.success, s.success_se) + "*" * s.above_oracle,
-    "no action": lambda s: _figure(s.no_action),
-    "oracle": lambda s: _figure(s.oracle),
-    "supp. oracle": lambda s: _figure(s.supported_oracle),
-    "lift share": lambda s: _figure(s.lift_share, s.lift_share_se, digits=2),
-    "supp. share": lambda s: _figure(s.supported_lift_share, digits=2),
+    "success": lambda s: figure(s.success, s.success_se) + "*" * s.above_oracle,
+    "no action": lambda s: figure(s.no_action),
+    "oracle": lambda s: figure(s.oracle),
+    "supp. oracle": lambda s: figure(s.supported_oracle),
+    "lift share": lambda s: figure(s.lift_share, s.lift_share_se, digits=2),
+    "supp. share": lambda s: figure(s.supported_lift_share, digits=2),
 }
 HONESTY: dict[str, Show] = {
-    "by verdict": lambda s: _figure(s.verdict_success),
-    "harm": lambda s: _figure(s.regret_of_verdict),
-    "claimed": lambda s: _figure(s.claimed),
+    "by verdict": lambda s: figure(s.verdict_success),
+    "harm": lambda s: figure(s.regret_of_verdict),
+    "claimed": lambda s: figure(s.claimed),
     "act/leave/abstain %": lambda s: _shares(s.act, s.leave, s.abstain),
-    "cover": lambda s: _figure(s.coverage, digits=2),
-    "width": lambda s: _figure(s.width, digits=2),
-    "bias": lambda s: _figure(s.bias),
+    "cover": lambda s: figure(s.coverage, digits=2),
+    "width": lambda s: figure(s.width, digits=2),
+    "bias": lambda s: figure(s.bias),
 }
 COST: dict[str, Show] = {
     "rows": lambda s: str(s.n_rows) + "†" * (s.n_failed > 0),
-    "fit s": lambda s: _figure(s.fit_seconds, digits=2),
-    "decide ms": lambda s: _figure(1000 * s.decide_seconds, digits=1),
+    "fit s": lambda s: figure(s.fit_seconds, digits=2),
+    "decide ms": lambda s: figure(1000 * s.decide_seconds, digits=1),
 }
 
 LEFT = ("task", "method")
@@ -50,13 +50,13 @@ LEFT = ("task", "method")
 POOLED: dict[str, Callable[[Pooled], str]] = {
     "method": lambda p: p.method,
     "tasks": lambda p: str(p.n_tasks),
-    "lift share": lambda p: _figure(p.lift_share, digits=2),
+    "lift share": lambda p: figure(p.lift_share, digits=2),
     "lowest": lambda p: _extreme(p.lowest_lift_share, digits=2),
-    "supp. share": lambda p: _figure(p.supported_lift_share, digits=2),
-    "cover": lambda p: _figure(p.coverage, digits=2),
-    "width": lambda p: _figure(p.width, digits=2),
-    "bias": lambda p: _figure(p.bias),
-    "claimed": lambda p: _figure(p.claimed),
+    "supp. share": lambda p: figure(p.supported_lift_share, digits=2),
+    "cover": lambda p: figure(p.coverage, digits=2),
+    "width": lambda p: figure(p.width, digits=2),
+    "bias": lambda p: figure(p.bias),
+    "claimed": lambda p: figure(p.claimed),
     "most harm": lambda p: _extreme(p.regret_of_verdict, digits=3),
 }
 
@@ -68,7 +68,7 @@ def to_markdown(
     """Render summaries as a Markdown table, all tasks together, and notes."""
     known = {**WORTH, **HONESTY, **COST}
     shown = {**WHICH, **{name: known[name] for name in columns}}
-    tables = [_markdown(list(shown), [_cells(shown, each) for each in summaries])]
+    tables = [markdown(list(shown), [_cells(shown, each) for each in summaries])]
     if _several_tasks(summaries):
         tables += ["Over all tasks:", pooled_markdown(summaries)]
     told = [note.replace("*", "\\*") for note in notes(summaries)]
@@ -78,12 +78,17 @@ def to_markdown(
 def pooled_markdown(summaries: Sequence[Summary]) -> str:
     """Render what holds over all tasks together, a row for each method."""
     rows = [[show(each) for show in POOLED.values()] for each in pool(summaries)]
-    return _markdown(list(POOLED), rows)
+    return markdown(list(POOLED), rows)
 
 
-def _markdown(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown(
+    names: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    left: Sequence[str] = LEFT,
+) -> str:
+    """Lay out a table in Markdown; all columns but those in ``left`` are figures."""
     heads = "| " + " | ".join(names) + " |"
-    rule = "|" + "|".join("---" if name in LEFT else "--:" for name in names) + "|"
+    rule = "|" + "|".join("---" if name in left else "--:" for name in names) + "|"
     escaped = ([cell.replace("|", "\\|") for cell in cells] for cells in rows)
     return "\n".join([heads, rule, *(f"| {' | '.join(cells)} |" for cells in escaped)])
 
@@ -156,7 +161,8 @@ def _cells(shown: Mapping[str, Show], summary: Summary) -> list[str]:
     return [show(summary) for show in shown.values()]
 
 
-def _figure(value: float, error: float = math.nan, *, digits: int = 3) -> str:
+def figure(value: float, error: float = math.nan, *, digits: int = 3) -> str:
+    """Write a figure, with its error where there is one; a dash where it is unknown."""
     if math.isnan(value):
         return "–"
     text = _short(value, digits)
@@ -165,7 +171,7 @@ def _figure(value: float, error: float = math.nan, *, digits: int = 3) -> str:
 
 def _extreme(extreme: Extreme, *, digits: int) -> str:
     task = f" ({extreme.task})" if extreme.task else ""
-    return _figure(extreme.value, digits=digits) + task
+    return figure(extreme.value, digits=digits) + task
 
 
 def _short(value: float, digits: int) -> str:

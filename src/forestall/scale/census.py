@@ -12,7 +12,7 @@ from forestall.arrays import Array
 from forestall.cells import Cells
 from forestall.encoding import Block
 from forestall.errors import DataError
-from forestall.history import check_enough, checked_cells
+from forestall.history import Fingerprint, check_enough, checked_cells
 from forestall.observations import Schema
 from forestall.problem import Problem
 from forestall.region import Polytope
@@ -56,6 +56,7 @@ class Census:
         good: How many of these have a desired outcome.
         tallies: What was counted of each column.
         met: How nearly each constraint is met; empty where good records are.
+        fingerprint: What tells these records from others.
     """
 
     rows: int = 0
@@ -63,6 +64,7 @@ class Census:
     good: int = 0
     tallies: Mapping[str, Tally] = field(default_factory=dict)
     met: Mapping[str, Met] = field(default_factory=dict)
+    fingerprint: Fingerprint = field(default_factory=Fingerprint)
 
     @staticmethod
     def of(problem: Problem, batch: Batch, cells: Mapping[str, Cells]) -> Census:
@@ -79,6 +81,7 @@ class Census:
                 for k, each in cells.items()
             },
             {} if good or not len(y) else _met(problem.region, y),
+            Fingerprint.of({k: each.keep(keep) for k, each in cells.items()}),
         )
 
     def __add__(self, other: Census) -> Census:
@@ -92,6 +95,7 @@ class Census:
             good,
             {k: each + other.tallies[k] for k, each in self.tallies.items()},
             {} if good else _joined(self.met, other.met),
+            self.fingerprint + other.fingerprint,
         )
 
     @property
@@ -114,6 +118,7 @@ class Census:
             self._block(problem, problem.actions),
             self._block(problem, problem.outcomes),
             bounds,
+            self.fingerprint,
         )
         self._check_good(problem.region)
         return schema

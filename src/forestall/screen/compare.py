@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from forestall.screen import show
+from forestall.screen import show, table_of
 
 if TYPE_CHECKING:
     from forestall.standing import Comparison, Row
@@ -45,7 +44,7 @@ def _basis(told: Comparison) -> str:
 
 def _values(told: Comparison) -> Table:
     heads = "value", "against no action", "effective", "acts", "always acting", "claims"
-    table = _table("method", *heads, figures=6)
+    table = table_of("method", *heads, figures=6)
     choice = told.choice
     for row in told.rows:
         value = row.value
@@ -63,7 +62,7 @@ def _values(told: Comparison) -> Table:
 
 
 def _costs(told: Comparison) -> Table:
-    table = _table("method", "assumes", "fit", "a decision", "records", figures=3)
+    table = table_of("method", "assumes", "fit", "a decision", "records", figures=3)
     for row in told.rows:
         table.add_row(
             Text(row.label),
@@ -104,11 +103,3 @@ def _percent(share: float) -> str:
 
 def _number(value: float) -> str:
     return "-" if math.isnan(value) else f"{math.floor(value):,}"
-
-
-def _table(*heads: str, figures: int) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for k, head in enumerate(heads):
-        is_figure = k >= len(heads) - figures
-        table.add_column(head, justify="right" if is_figure else "left")
-    return table

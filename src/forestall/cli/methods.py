@@ -1,0 +1,65 @@
+"""Methods and approximations as a person names them."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from forestall.errors import SpecError, nearest
+
+if TYPE_CHECKING:
+    from forestall.lowrank import Approximation
+    from forestall.method import Method
+
+METHODS = {
+    "staged": ("staged", "StagedRehearsal"),
+    "nested": ("nested", "NestedRehearsal"),
+    "conditional": ("conditional", "ConditionalRehearsal"),
+    "qwz23": ("baselines", "QWZ23"),
+    "micns": ("baselines", "MICNS"),
+    "care": ("baselines", "CARE"),
+    "linear_optimal": ("baselines", "LinearOptimal"),
+    "grad": ("baselines", "GradRehearsal"),
+    "no_action": ("baselines", "NoAction"),
+}
+OF_LOW_RANK = ("staged", "nested", "conditional")
+KINDS = ("nystrom", "fourier")
+
+
+def method_named(name: str, approximation: str | None = None) -> Method:
+    """Make a method with its default settings.
+
+    Args:
+        name: One of ``METHODS``.
+        approximation: What :func:`approximation_named` reads, or nothing.
+    """
+    if name not in METHODS:
+        raise SpecError(
+            f"Expected a method for --method, one of {', '.join(METHODS)}; got "
+            f"{name!r}.{nearest(name, METHODS)}"
+        )
+    if approximation is not None and name not in OF_LOW_RANK:
+        raise SpecError(
+            f"Expected --approximation with {', '.join(OF_LOW_RANK)} only; got it with "
+            f"{name!r}, which has none. Leave it out."
+        )
+    home, kind = METHODS[name]
+    method = getattr(importlib.import_module(f"forestall.{home}"), kind)
+    if approximation is None:
+        return method()
+    return method(approximation=approximation_named(approximation))
+
+
+def approximation_named(text: str) -> Approximation:
+    """Read an approximation, e.g. ``nystrom:500``."""
+    from forestall.lowrank import Nystrom, RandomFourier
+
+    kind, _, size = text.strip().lower().partition(":")
+    if kind not in KINDS or not (size.isascii() and size.isdigit()) or len(size) > 9:
+        raise SpecError(
+            f"Expected --approximation as nystrom:500 or fourier:500, the kind and a "
+            f"whole number; got {text!r}."
+        )
+    if kind == "nystrom":
+        return Nystrom(rank=int(size))
+    return RandomFourier(n_features=int(size))

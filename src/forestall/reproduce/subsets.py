@@ -1,0 +1,96 @@
+"""Every subset of the actions altered alone, the others left to their own course."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+from forestall import tasks
+from forestall.bench import Plan
+from forestall.errors import PlanError
+from forestall.method import Method
+from forestall.staged import StagedPolicy, StagedRehearsal
+
+TOGETHER = " + "
+
+
+@dataclass(frozen=True, kw_only=True)
+class Only(Method):
+    """Our method, which may alter some of the actions.
+
+    Args:
+        method: How it learns.
+        only: The actions that may be altered.
+    """
+
+    method: StagedRehearsal
+    only: tuple[str, ...]
+
+    def fit(self, problem: Any, history: Any) -> StagedPolicy:
+        """Learn a policy that leaves the other actions alone."""
+        policy = self.method.fit(problem, history)
+        altered = tuple(name in self.only for name in problem.actions)
+        return replace(policy, subsets=(altered,))
+
+
+def spelt_out(plan: Plan, *, quick: bool) -> list[Plan]:
+    """Make a plan for each task, with a method for each subset of its actions.
+
+    Args:
+        plan: A plan of one method, ours.
+        quick: Whether to take single actions and all of them only.
+    """
+    if len(plan.methods) != 1:
+        raise PlanError(
+            f"Expected one method in the plan of subsets; got "
+            f"{', '.join(plan.methods)}. Leave one of them."
+        )
+    (method,) = plan.methods.values()
+    if not isinstance(method, StagedRehearsal):
+        raise PlanError(
+            f"Expected StagedRehearsal in the plan of subsets, because it can leave "
+            f"actions alone; got {type(method).__name__}."
+        )
+    return [
+        replace(
+            plan,
+            name=named(plan.name, task),
+            tasks=[task],
+            methods={
+                TOGETHER.join(only): Only(method=method, only=only)
+                for only in subsets(actions_of(task), quick=quick)
+            },
+        )
+        for task in plan.tasks
+    ]
+
+
+def named(plan: str, task: str) -> str:
+    """Name the results of one task."""
+    # The part of a plan that needs data has the task's name already.
+    stem, dash, quick = plan.removesuffix("-quick"), "-quick", plan.endswith("-quick")
+    stem = stem if stem.endswith(f"-{task}") else f"{stem}-{task}"
+    return stem + dash * quick
+
+
+def actions_of(task: str) -> tuple[str, ...]:
+    """The actions of a task, without making it of its data."""
+    if task == tasks.FROM_DATA:
+        from forestall.tasks.nhanes import ACTIONS
+
+        return ACTIONS
+    return tuple(tasks.get(task).problem.actions)
+
+
+def subsets(actions: Sequence[str], *, quick: bool) -> Iterator[tuple[str, ...]]:
+    """Go through the subsets, small ones first; in a hurry single ones and all.
+
+    Example:
+        >>> list(subsets(["a", "b"], quick=False))
+        [('a',), ('b',), ('a', 'b')]
+    """
+    sizes = sorted({1, len(actions)}) if quick else range(1, len(actions) + 1)
+    for size in sizes:
+        yield from combinations(actions, size)

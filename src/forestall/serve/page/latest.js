@@ -1,0 +1,67 @@
+// Questions of one kind, one at a time: whatever is newest is asked next.
+
+const SLOWEST = 8;
+
+export class Latest {
+  // send: question, signal -> answer. show: answer, question, whether it is the newest.
+  // fail: error, question. interrupt: give up an answer that is no longer wanted.
+  constructor({ send, show, fail, interrupt = false }) {
+    Object.assign(this, { send, show, fail, interrupt });
+    this.newest = null;
+    this.wanted = null;
+    this.running = null;
+    this.tries = 0;
+    this.seconds = 0;
+  }
+
+  ask(question) {
+    this.newest = question;
+    this.wanted = question;
+    clearTimeout(this.timer);
+    if (this.interrupt) this.running?.abort();
+    this.next();
+  }
+
+  forget() {
+    this.newest = null;
+    this.wanted = null;
+    clearTimeout(this.timer);
+    if (this.interrupt) this.running?.abort();
+  }
+
+  get waits() {
+    return this.running !== null || this.wanted !== null;
+  }
+
+  async next() {
+    if (this.running || this.wanted === null) return;
+    const question = this.wanted;
+    const running = new AbortController();
+    this.wanted = null;
+    this.running = running;
+    const start = performance.now();
+    try {
+      const answer = await this.send(question, running.signal);
+      this.seconds = (performance.now() - start) / 1000;
+      this.tries = 0;
+      this.running = null;
+      if (this.newest !== null) this.show(answer, question, question === this.newest);
+    } catch (error) {
+      this.running = null;
+      this.failed(error, question);
+    }
+    this.next();
+  }
+
+  failed(error, question) {
+    if (error.name === "AbortError" || question !== this.newest) return;
+    this.fail(error, question);
+    if (!error.passing) return;
+    const seconds = error.seconds ?? Math.min(SLOWEST, 2 ** this.tries);
+    this.tries += 1;
+    this.timer = setTimeout(() => {
+      this.wanted = question;
+      this.next();
+    }, 1000 * seconds);
+  }
+}

@@ -1,0 +1,64 @@
+"""Policies that are stored in tests/data, one set for each format there ever was.
+
+``python tests/stored.py`` writes those of the newest format: once, when it is settled.
+"""
+
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+from forestall import NestedRehearsal, Problem, Search, StagedRehearsal, store
+
+DATA = Path(__file__).parent / "data"
+FIELDS = ("actions", "probability", "lower", "upper", "no_action", "support")
+SEARCH = Search(n_screened=8, n_kept=2, n_starts=1, n_steps=2, n_draws=1, n_paths=4)
+METHODS = {
+    "nested": NestedRehearsal(),
+    "staged": StagedRehearsal(n_draws=1, n_paths=4, search=SEARCH),
+}
+PROBLEM = Problem(
+    context=["age", "ward"],
+    covariates=["weight"],
+    actions={"dose": (0.0, 2.0)},
+    outcomes=["effect"],
+    desired=["0.5 <= effect < 1.5"],
+    graph="digraph { {age ward} -> weight -> dose -> effect; weight -> effect }",
+)
+CONTEXTS = {"age": [35.0, 60.0, 48.5], "ward": ["north", "south", "south"]}
+
+
+def history(n=20):
+    rng = np.random.default_rng(0)
+    age, south = rng.normal(50, 10, n).round(1), rng.uniform(size=n) < 0.5
+    weight = (70 + 0.2 * age + rng.normal(0, 5, n)).round(1)
+    dose = (weight / 80 + rng.normal(0, 0.4, n)).round(2)
+    effect = (dose - 0.01 * (weight - 80) + rng.normal(0, 0.2, n)).round(2)
+    ward = np.where(south, "south", "north")
+    columns = {"age": age, "ward": ward, "weight": weight, "dose": dose}
+    return columns | {"effect": effect}
+
+
+def told(policy):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        answers = policy.recommend(CONTEXTS)
+    return {k: getattr(answers, k).tolist() for k in FIELDS}
+
+
+def main():
+    DATA.mkdir(exist_ok=True)
+    for name, method in METHODS.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            policy = method.fit(PROBLEM, history())
+        path = DATA / f"format-{store.FORMAT}-{name}.forestall"
+        store.save(policy, path)
+        text = json.dumps(told(policy), indent=1)
+        path.with_suffix(".json").write_text(text + "\n", encoding="utf-8")
+        print(path.name, path.stat().st_size)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,508 @@
+"""Every table and figure: committed plans, a page that is fresh, runs that go on."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import ndtr
+from typer.testing import CliRunner
+
+from forestall import PlanError, Search, StagedRehearsal, tasks
+from forestall.bench import Plan, Row
+from forestall.bench.results import to_csv
+from forestall.reproduce import (
+    STEPS,
+    command,
+    differences,
+    main_table,
+    paper,
+    places,
+    plans,
+    render,
+    run,
+    sensitivity,
+    small_tables,
+    subsets,
+    theory,
+    triangle,
+)
+from forestall.reproduce.page import BLOCKS, MARKER, TEXT
+from forestall.reproduce.places import Places, checkout
+from forestall.reproduce.sheet import read_sheet, write_sheet
+
+ROOT = Path(__file__).parent.parent
+PLANS = ROOT / places.PLANS
+RESULTS = ROOT / places.RESULTS
+PAGE = ROOT / places.PAGE
+NAMES = sorted(path.stem for path in PLANS.glob("*.toml"))
+TINY = """
+name = "eta"
+tasks = ["non-syn1"]
+seeds = 1
+n = 60
+contexts = 1
+draws = 50
+quick = {draws = 40}
+"""
+
+
+def table(name: str) -> dict:
+    return tomllib.loads((PLANS / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def row(task: str, method: str, **changes: object) -> Row:
+    plain = {
+        "task": task,
+        "method": method,
+        "seed": 0,
+        "context": 0,
+        "n": 100,
+        "draws": 100,
+        "no_action": 0.2,
+        "oracle": 0.8,
+        "supported_oracle": 0.6,
+        "success": 0.5,
+        "verdict": "act",
+    }
+    return Row(**{**plain, **changes})
+
+
+def put(folder: Path, name: str, rows: list[Row], *, complete: bool = True) -> None:
+    """Write results as a benchmark leaves them."""
+    (folder / f"{name}.csv").write_text(to_csv(rows, header=True), encoding="utf-8")
+    plan = {"seeds": [0], "contexts": 1, "draws": 100, "n": 100}
+    record = {
+        "fingerprint": "",
+        "complete": complete,
+        "seconds": 60.0,
+        "plan": plan,
+        "runs": [{"jobs": 1}],
+    }
+    (folder / f"{name}.json").write_text(json.dumps(record), encoding="utf-8")
+
+
+# The page
+
+
+def test_the_page_is_fresh():
+    fresh = render(RESULTS) == PAGE.read_text(encoding="utf-8")
+    assert fresh, "docs/results.md is stale: run `forestall reproduce theory`"
+
+
+def test_every_figure_that_the_page_shows_is_there():
+    shown = re.findall(r"\]\((images/[^)]+)\)", PAGE.read_text(encoding="utf-8"))
+    assert len(shown) >= 15
+    for target in shown:
+        assert (PAGE.parent / target).stat().st_size < 400_000, target
+
+
+def test_every_part_of_the_page_is_followed_by_a_command():
+    parts = re.split(r"^##+ ", TEXT.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    told = [part for part in parts[1:] if MARKER.search(part)]
+    assert len(told) >= 10
+    for part in told:
+        named = re.findall(r"`forestall reproduce (\w+)`", part)
+        assert named, part[:40]
+        assert set(named) <= set(STEPS)
+
+
+def test_every_marker_has_a_block_and_every_block_a_marker():
+    assert MARKER.findall(TEXT.read_text(encoding="utf-8")) == list(BLOCKS)
+
+
+def test_without_results_the_page_says_so(tmp_path):
+    page = render(tmp_path)
+    assert page.count("Not run yet.") == len(BLOCKS)
+
+
+def test_results_that_are_not_complete_are_not_shown(tmp_path):
+    put(tmp_path, "table1", [row("bank", "staged")], complete=False)
+    assert plans.found(tmp_path, "table1") is None
+    put(tmp_path, "table1-quick", [row("bank", "staged")])
+    found = plans.found(tmp_path, "table1")
+    assert found is not None
+    assert found.quick
+    assert "(the short version)" in found.told
+    put(tmp_path, "table1", [row("bank", "staged")])
+    assert not plans.found(tmp_path, "table1").quick
+
+
+def test_a_refusal_is_quoted_and_not_passed_over(tmp_path):
+    refused = row("bank", "micns", success=math.nan, verdict="", error="X: too slow")
+    rows = [row("bank", "staged"), refused, row("bank", "none", success=0.2)]
+    put(tmp_path, "table1", rows)
+    assert "* MICNS on `bank`, 1 rows: X: too slow" in render(tmp_path)
+    line = next(
+        each
+        for each in main_table.lift_shares(tmp_path).splitlines()
+        if each.startswith("| MICNS")
+    )
+    assert line == "| MICNS | – | – | refused | – | – | – |"
+
+
+def test_who_is_ahead_is_said_as_it_is(tmp_path):
+    rows = [
+        row("bank", "staged", success=0.68),
+        row("bank", "care", success=0.71),
+        row("non-syn1", "staged", success=0.704),
+        row("non-syn1", "care", success=0.71),
+        row("non-syn2", "staged", success=0.75),
+        row("non-syn2", "care", success=0.10),
+    ]
+    put(tmp_path, "table1", rows)
+    assert main_table.ahead(tmp_path).splitlines() == [
+        "* `bank`: ahead is CARE, .85; forestall .80, .05 behind; its success is 85% "
+        "of the oracle's.",
+        "* `non-syn1`: ahead is CARE, .85; forestall .84, within .02 of it; its "
+        "success is 88% of the oracle's.",
+        "* `non-syn2`: forestall is ahead, .92; its success is 94% of the oracle's.",
+    ]
+
+
+def test_the_papers_protocol_gives_deviations_and_the_printed_numbers(tmp_path):
+    values = (0.6, 0.8, 1.0)
+    rows = [row("bank", "care", seed=k, success=v) for k, v in enumerate(values)]
+    put(tmp_path, "table1-paper", rows)
+    assert "| .800 ± .200 (.640) |" in main_table.papers_protocol(tmp_path)
+
+
+def test_every_difference_is_explained_with_figures(tmp_path):
+    methods = ("staged", "nested", "none", "qwz23", "micns", "care", "grad")
+    rows = [row(task, m) for task in main_table.TASKS for m in methods]
+    put(tmp_path, "table1", rows)
+    lines = differences.sentences(tmp_path).splitlines()
+    assert [line.split("`")[1] for line in lines] == list(main_table.TASKS)
+    non_syn1 = lines[main_table.TASKS.index("non-syn1")]
+    assert "printed .430 lies above the oracle of the printed equations, .800" in (
+        non_syn1
+    )
+
+
+# The paper's numbers
+
+
+def test_the_papers_tables_are_typed_in_whole():
+    known = paper.numbers()
+    for task in main_table.TASKS:
+        for method in differences.THEIRS:
+            assert 0 < known["main", task, method].value < 1
+    for h in sensitivity.FACTORS:
+        for x in sensitivity.FACTORS:
+            assert 0.35 < known["regularisation", h, x].value < 0.46
+    assert {eta for name, eta, _ in known if name == "eta"} == set(sensitivity.ETAS)
+    fits = {f"{method}-{size}" for method, size, _, _ in sensitivity.FITS}
+    assert {cell for name, cell, _ in known if name == "scalability"} == fits
+
+
+def test_the_papers_best_method_is_bold_where_the_paper_says():
+    for task in ("nhanes", "bank", "non-syn1", "non-syn2"):
+        values = {
+            method: paper.printed("main", task, method).value
+            for method in differences.THEIRS
+        }
+        assert max(values, key=values.get) == "nested"
+    assert math.isnan(paper.printed("main", "bank", "staged").value)
+
+
+# The plans
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_plan_can_be_read_and_its_short_version_is_shorter(name, monkeypatch):
+    monkeypatch.setattr(plans, "data_are_here", lambda: False)
+    (whole,) = plans.read(PLANS, name, quick=False)
+    (short,) = plans.read(PLANS, name, quick=True)
+    assert "nhanes" not in whole.tasks
+    assert short.name == f"{whole.name}-quick"
+    size = [len(p.seeds) * p.contexts * p.draws for p in (short, whole)]
+    assert size[0] < size[1]
+    assert short.fingerprint != whole.fingerprint
+
+
+def test_both_protocols_compare_the_same_methods_told_the_graph():
+    ours, papers = table("table1"), table("table1-paper")
+    assert ours["methods"] == papers["methods"]
+    assert set(ours["methods"]) == set(main_table.NAMES)
+    assert (papers["seeds"], papers["contexts"], papers["draws"]) == (5, 1, 100)
+    assert ours["seeds"] >= 3
+    assert ours["contexts"] >= 16
+    assert ours["draws"] >= 2000
+    for each in (ours, papers):
+        assert each["problem"] == "graph"
+        assert each["tasks"] == list(main_table.TASKS)
+
+
+def test_nothing_is_tuned_in_the_main_table():
+    methods = table("table1")["methods"]
+    told = {
+        label: {k: v for k, v in each.items() if k != "method"}
+        for label, each in methods.items()
+    }
+    assert {label for label, given in told.items() if given} == {
+        "nested",
+        "nested-auto",
+    }
+    assert set(told["nested"]) == {"ascent"}
+    assert told["nested-auto"] == {"bandwidth": "auto"}
+
+
+def test_the_grid_of_penalties_is_the_papers():
+    for label, method in plans.read(PLANS, "regularisation", quick=False)[
+        0
+    ].methods.items():
+        h, x = map(float, label.split("x"))
+        assert method.outcome_penalty == pytest.approx(h * 1e-4)
+        assert method.context_penalty == pytest.approx(x * 1e-4)
+        assert method.sharpness == 10.0
+
+
+def test_the_values_of_eta_are_the_papers():
+    methods = plans.read(PLANS, "eta", quick=False)[0].methods
+    assert list(methods) == [*sensitivity.ETAS, "chosen"]
+    for label in sensitivity.ETAS:
+        assert methods[label].sharpness == float(label)
+
+
+def test_a_plan_can_name_an_approximation():
+    fits = plans.read(PLANS, "scalability-1k", quick=False)[0].methods
+    assert fits["nystrom-200"].approximation.rank == 200
+    assert fits["rff-500"].approximation.n_features == 500
+    assert fits["exact"].approximation is None
+
+
+def test_the_results_of_a_plan_in_a_folder_go_to_the_folder_of_that_name():
+    plan = Plan.from_file(PLANS / "eta.toml")
+    assert plan.default_out == RESULTS / "eta.csv"
+
+
+def plan_with(quick: object) -> Plan:
+    methods = {"none": "NoAction", "nested": "NestedRehearsal"}
+    return Plan.from_dict(
+        {
+            "name": "p",
+            "tasks": ["bank"],
+            "methods": {label: {"method": name} for label, name in methods.items()},
+            "seeds": 2,
+            "n": 50,
+            "contexts": 4,
+            "draws": 10,
+            "quick": quick,
+        }
+    )
+
+
+def test_a_short_version_replaces_what_it_names_and_keeps_the_rest():
+    plan = plan_with({"seeds": 1, "methods": ["none"]})
+    short = plan.quickened()
+    assert (short.name, short.seeds, list(short.methods)) == ("p-quick", (0,), ["none"])
+    assert (short.n, short.contexts, short.draws) == (50, 4, 10)
+    assert replace(plan, quick={}).fingerprint == plan.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("quick", "text"),
+    [
+        ({"seedz": 1}, r"in \[quick\]; got 'seedz'. Did you mean 'seeds'\?"),
+        ({"methods": ["nestd"]}, r"got 'nestd'. Did you mean 'nested'\?"),
+        (3, "Expected quick as a table of what is smaller in a hurry; got 3."),
+    ],
+)
+def test_a_wrong_short_version_is_refused(quick, text):
+    with pytest.raises(PlanError, match=text):
+        plan_with(quick)
+
+
+# Subsets of actions
+
+
+@given(st.lists(st.text("abcdef", min_size=1), min_size=1, max_size=5, unique=True))
+def test_every_subset_comes_once(actions):
+    every = list(subsets.subsets(actions, quick=False))
+    assert len(set(every)) == len(every) == 2 ** len(actions) - 1
+    few = set(subsets.subsets(actions, quick=True))
+    assert few == {each for each in every if len(each) in (1, len(actions))}
+
+
+@pytest.fixture(scope="module")
+def policy():
+    method = StagedRehearsal(
+        search=Search(n_draws=8), n_draws=8, n_paths=8, local_laws=False
+    )
+    only = subsets.Only(method=method, only=("A2",))
+    task = tasks.get("non-syn1")
+    return only.fit(task.problem, task.history(100, seed=0))
+
+
+def test_only_the_named_actions_are_altered(policy):
+    decisions = policy.recommend(tasks.get("non-syn1").contexts(3, seed=0))
+    assert all(set(decisions[i].actions) == {"A2"} for i in range(3))
+
+
+def test_a_plan_of_subsets_has_one_plan_for_each_task(monkeypatch):
+    monkeypatch.setattr(plans, "data_are_here", lambda: False)
+    (plan,) = plans.read(PLANS, "subsets", quick=True)
+    made = subsets.spelt_out(plan, quick=True)
+    assert [each.name for each in made] == [f"subsets-{t}-quick" for t in plan.tasks]
+    for each in made:
+        actions = subsets.actions_of(each.tasks[0])
+        assert len(each.methods) == len(actions) + (len(actions) > 1)
+    assert subsets.named("subsets-nhanes-quick", "nhanes") == "subsets-nhanes-quick"
+
+
+def test_a_plan_of_subsets_needs_our_method():
+    with pytest.raises(PlanError, match=r"Expected one method .* got none, nested"):
+        subsets.spelt_out(plan_with({}), quick=False)
+    nested = plan_with({"methods": ["nested"]}).quickened()
+    with pytest.raises(PlanError, match="leave actions alone; got NestedRehearsal"):
+        subsets.spelt_out(nested, quick=False)
+
+
+# The theorems and the triangle
+
+
+def test_the_gap_agrees_with_the_closed_form():
+    case, (mean, deviation, end) = theory.CASES[0], (0.3, 0.5, 0.9)
+    for eta in (2.0, 10.0, 100.0):
+        widened = math.hypot(deviation, 1 / eta)
+        gap = abs(ndtr((end - mean) / deviation) - ndtr((end - mean) / widened))
+        assert case.gap(eta) == pytest.approx(gap, abs=1e-11)
+
+
+def test_every_gap_lies_under_its_bound():
+    assert all(each.gap < each.bound for each in theory.gaps())
+
+
+def test_jumps_fall_by_one_and_smooth_densities_by_two():
+    for case in theory.CASES:
+        etas = [64.0, 128.0, 256.0]
+        rate = theory.slope(etas, [case.gap(eta) for eta in etas])
+        assert rate == pytest.approx(-1 if "uniform" in case.name else -2, abs=0.05)
+
+
+def test_the_bound_of_theorem_2_is_of_the_order_that_the_paper_states():
+    n = [1e10, 1e12]
+    order = theory.order_of_bound(np.array(n)).tolist()
+    assert theory.slope(n, order) == pytest.approx(-1 / 8, abs=0.01)
+
+
+def test_the_error_falls_with_more_records():
+    told = list(theory.errors((100, 400), (0, 1)))
+    mean = {
+        (name, n): np.mean([e.error for e in told if (e.estimator, e.n) == (name, n)])
+        for name in small_tables.NAMES
+        for n in (100, 400)
+    }
+    assert mean[theory.PACED, 400] < mean[theory.PACED, 100]
+    assert mean[theory.NESTED, 400] < 0.5 * mean[theory.SINGLE, 400]
+
+
+def test_the_triangle_is_as_printed_and_as_simulated(rng):
+    for aim in triangle.AIMS:
+        theirs = paper.printed("triangle", aim.name, "success").value
+        assert aim.probability == pytest.approx(theirs, abs=0.0015)
+        y = rng.normal([0.0, aim.height], triangle.DEVIATIONS, size=(200_000, 2))
+        share = triangle.REGION.contains(y).mean()
+        assert share == pytest.approx(aim.probability, abs=0.005)
+
+
+# Running
+
+
+@pytest.fixture
+def tiny(tmp_path, monkeypatch):
+    """A checkout with one small plan."""
+    folder = tmp_path / "plans"
+    folder.mkdir()
+    fits = [
+        f'[methods."{eta}"]\nmethod = "NestedRehearsal"\nascent = {{n_steps = 5}}\n'
+        for eta in (*sensitivity.ETAS, "chosen")
+    ]
+    text = "\n".join([TINY, *fits])
+    (folder / "eta.toml").write_text(text, encoding="utf-8")
+    out = tmp_path / "out"
+    there = Places(folder, out, out / "results.md")
+    monkeypatch.setattr(Places, "of", lambda _: there)
+    monkeypatch.setattr(plans, "data_are_here", lambda: False)
+    return there
+
+
+def test_a_run_writes_results_figures_and_the_page_and_goes_on(tiny):
+    said = []
+    written = run(["eta"], quick=True, progress=said.append)
+    names = {path.name for path in written}
+    assert names == {"eta-quick.csv", "eta.png", "results.md"}
+    assert said[-1] == "Running eta-quick"
+    results = tiny.results / "eta-quick.csv"
+    before, lines = results.read_bytes(), results.read_text().splitlines(True)
+    results.write_text("".join(lines[:4]), encoding="utf-8")
+    run(["eta"], quick=True)
+    timeless = [line.split(",")[:9] for line in before.decode().splitlines()]
+    again = results.read_text(encoding="utf-8").splitlines()
+    assert [line.split(",")[:9] for line in again] == timeless
+    assert again[:4] == [line.rstrip("\n") for line in lines[:4]]
+    assert tiny.page.read_text(encoding="utf-8") == render(tiny.results)
+
+
+def test_absent_data_are_said_and_do_not_stop_the_rest(tiny):
+    said = []
+    run(["nhanes"], progress=said.append)
+    assert said == [
+        "The validation of nhanes is left out: its data are not here. Get them with "
+        "`forestall data fetch nhanes`."
+    ]
+    assert tiny.page.exists()
+
+
+def test_an_unknown_name_is_refused_with_the_nearest():
+    with pytest.raises(PlanError, match=r"got 'tabel1'. Did you mean 'table1'\?"):
+        run(["tabel1"])
+
+
+def test_without_a_checkout_it_says_what_is_missing(monkeypatch, tmp_path):
+    monkeypatch.setattr(places, "_candidates", lambda: iter([tmp_path]))
+    with pytest.raises(PlanError, match="Run the command in a checkout of the"):
+        checkout()
+
+
+def test_another_folder_gets_everything(tmp_path):
+    there = Places.of(tmp_path)
+    assert there.plans == PLANS
+    assert there.images == tmp_path / "images" / "reproduce"
+    assert Places.of().page == PAGE
+
+
+def test_the_command_hands_everything_on(monkeypatch, tmp_path):
+    asked = {}
+
+    def note(what, **given):
+        asked.update(given, what=what)
+        return [tmp_path / "results.md"]
+
+    monkeypatch.setattr("forestall.reproduce.steps.run", note)
+    app = typer.Typer()
+    app.command()(command.reproduce)
+    done = CliRunner().invoke(
+        app, ["eta", "theory", "--quick", "--jobs", "2", "--out", str(tmp_path)]
+    )
+    assert done.exit_code == 0, done.output
+    assert asked["what"] == ["eta", "theory"]
+    assert (asked["quick"], asked["jobs"], asked["fresh"]) == (True, 2, False)
+    assert f"Written: {tmp_path / 'results.md'}" in done.output
+
+
+def test_sheets_are_read_as_they_were_written(tmp_path):
+    write_sheet(tmp_path / "a.csv", [theory.Gap("half, line", 2.0, 0.5, 1.0)])
+    assert read_sheet(tmp_path, "a") == [
+        {"case": "half, line", "eta": "2.0", "gap": "0.5", "bound": "1.0"}
+    ]
+    assert read_sheet(tmp_path, "b") == []
