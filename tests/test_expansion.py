@@ -7,7 +7,7 @@ from hypothesis.extra.numpy import arrays
 from forestall.ascent import Ascent, top_starts
 from forestall.errors import FitError, SpecError
 from forestall.expansion import Basis, Expansion
-from forestall.kernels import Gaussian, gram, median_bandwidth
+from forestall.kernels import Gaussian, gram, median_bandwidth, quick_gram
 from forestall.ridge import Ridge
 
 REALS = st.floats(-3, 3, allow_subnormal=False)
@@ -198,3 +198,13 @@ def test_an_absurd_point_costs_the_others_no_digits(absurd):
     assert np.all(mixed[:, 1] == 0.0)
     np.testing.assert_allclose(gram(beside, records), mixed.T, rtol=1e-9)
     np.testing.assert_allclose(gram(beside[1:2], records), mixed[:, 1:2].T)
+
+
+def test_quick_exponentials_have_seven_digits():
+    rng = np.random.default_rng(0)
+    v, c = rng.normal(size=(70, 3)), rng.normal(size=(40, 3))
+    np.testing.assert_allclose(quick_gram(v, c), gram(v, c), rtol=2e-6)
+
+
+def test_many_records_of_nothing_have_a_width():
+    assert median_bandwidth(np.empty((5000, 0)), 1.0).shape == (0,)

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 
 from forestall.arrays import Array
 from forestall.encoding import Categorical
-from forestall.equation import Counts, Equation, loud, tamed
+from forestall.equation import Counts, Equation, Usual, loud, tamed
 from forestall.law import Law
 from forestall.lowrank import Approximation
 from forestall.mechanism import Draft, Mechanism
@@ -20,6 +20,10 @@ from forestall.region import Polytope
 from forestall.rehearsal import Node, Outcome, Rehearsal
 from forestall.scale.supply import Supply
 from forestall.select import Choice, choose
+
+EVERYWHERE = (-np.inf, np.inf)
+# Where more records than this stray, the functions are chosen anew by the calm ones.
+RARE = 0.02
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,24 +183,35 @@ class Builder:
         return pieces
 
     def _equation(self, inputs: Int[Array, " d"], column: int) -> Equation:
-        """Choose the functions, and see whether some records are louder than others.
-
-        Then these will count less.
-        """
-        ends = (-np.inf, np.inf) if self._is_level(column) else None
+        """Choose the functions of a mean, by a first look and then by calm records."""
         z, v = self.state[:, inputs], self.state[:, column]
-        ends = ends or tamed(v)
-        v = np.clip(v, *ends)
         choice = self._choice(inputs, v)
-        draft = Draft.of(
-            z, v, choice, self.parts.n_draws, self.rng, self.parts.approximation
-        )
-        equation = Equation(inputs, column, ends, draft)
-        if self._is_level(column) or not self.parts.local_laws:
+        if self._is_level(column) or not self.parts.recentred:
+            return Equation(inputs, column, EVERYWHERE, self._draft(z, v, choice))
+        ends = tamed(v)
+        v = np.clip(v, *ends)
+        first = self._draft(z, v, choice, n_draws=0)
+        look = first.settled(first.count(z, v), z, v)
+        usual = Usual.of(look)
+        calm = usual.calmed(z, v)
+        if np.mean(np.abs(calm - v) > 1e-9) > RARE:
+            choice = self._choice(inputs, calm)
+        equation = Equation(inputs, column, ends, self._draft(z, calm, choice), usual)
+        if not self.parts.local_laws:
             return equation
-        first = draft.settled(draft.count(z, v), z, v)
-        spread, quiet = loud(z, first.residuals)
+        # Where records are louder than elsewhere, they will count less.
+        spread, quiet = loud(z, look.residuals)
         return replace(equation, spread=spread, quiet=quiet)
+
+    def _draft(
+        self,
+        z: Float[Array, "n d"],
+        v: Float[Array, " n"],
+        choice: Choice,
+        n_draws: int | None = None,
+    ) -> Draft:
+        n_draws = self.parts.n_draws if n_draws is None else n_draws
+        return Draft.of(z, v, choice, n_draws, self.rng, self.parts.approximation)
 
     def _is_level(self, column: int) -> bool:
         return any(

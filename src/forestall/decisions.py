@@ -256,10 +256,12 @@ class Decisions:
         from forestall import html
 
         one = self[i]
-        actions = (one.actions.get(name) for name in self.action_names)
+        told = {name: f"{value:.4g}" for name, value in one.actions.items()}
+        # What cannot be read was answered for neutral values.
+        known = not np.isnan(one.probability)
         return [
             str(i),
-            *("as it comes" if a is None else f"{a:.4g}" for a in actions),
+            *(told.get(k, "as it comes") if known else "–" for k in self.action_names),
             html.share(one.no_action),
             html.share(one.probability),
             one._bars(),

@@ -11,6 +11,38 @@ from forestall.arrays import Array
 from forestall.law import Features, Spread
 from forestall.mechanism import Draft, Mechanism, Moments
 
+# How many interquartile ranges a value may lie from the middle before it is absurd, and
+# a residual before it no longer moves the mean; of a normal law one in 150 does.
+ABSURD, STRAY = 10.0, 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class Usual:
+    """A first look at a mean, which tells what strays from it.
+
+    Heavy tails would make the mean unsure. Pulled in they do not, and nothing is lost:
+    the law of the residuals has them as they are.
+
+    Args:
+        mechanism: The mean by the first look.
+        ends: Residuals beyond them are pulled in.
+    """
+
+    mechanism: Mechanism
+    ends: tuple[float, float]
+
+    @classmethod
+    def of(cls, mechanism: Mechanism) -> Usual:
+        """Take the spread of its residuals for usual."""
+        return cls(mechanism, tamed(mechanism.residuals, STRAY))
+
+    def calmed(
+        self, z: Float[Array, "n d"], v: Float[Array, " n"]
+    ) -> Float[Array, " n"]:
+        """Pull in what strays."""
+        mean = self.mechanism(z, np.array([0]))[:, 0]
+        return mean + np.clip(v - mean, *self.ends)
+
 
 @dataclass(frozen=True, eq=False)
 class Equation:
@@ -21,6 +53,7 @@ class Equation:
         column: The state column it is.
         ends: Values beyond them are pulled in: one wrong entry must not bend the mean.
         draft: The functions of its mean.
+        usual: What is calm, and what strays from the usual.
         spread: How the noise changes with the inputs; ``None`` where it does not.
         quiet: The variance of the noise where the spread is one.
     """
@@ -29,12 +62,15 @@ class Equation:
     column: int
     ends: tuple[float, float]
     draft: Draft
+    usual: Usual | None = None
     spread: Spread | None = None
     quiet: float = 1.0
 
     def count(self, state: Float[Array, "n w"]) -> Moments:
         """Sum up some records."""
-        return self.draft.count(*self._read(state))
+        z, v, loudness = self._read(state)
+        calm = v if self.usual is None else self.usual.calmed(z, v)
+        return self.draft.count(z, calm, loudness)
 
     def mechanism(self, moments: Moments, state: Float[Array, "n w"]) -> Mechanism:
         """Settle the mean by all records counted, and the residuals of these."""
@@ -72,8 +108,8 @@ def loud(
     return spread, float(np.mean((residuals / spread(z, 0)) ** 2))
 
 
-def tamed(v: Float[Array, " n"]) -> tuple[float, float]:
-    """Say where what lies absurdly far out begins."""
+def tamed(v: Float[Array, " n"], reach: float = ABSURD) -> tuple[float, float]:
+    """Say where what lies too far out begins, in interquartile ranges."""
     low, middle, high = np.quantile(v, [0.25, 0.5, 0.75]).tolist()
-    reach = 10.0 * (high - low)
+    reach *= high - low
     return (middle - reach, middle + reach) if reach > 0 else (-np.inf, np.inf)

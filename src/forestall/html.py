@@ -87,9 +87,9 @@ def bars(
     told += f", 90 % interval {between}" * bool(between)
     opacity = 1.0 if advised else 0.45
     parts = [
-        _bar(0.0, 1.0, 2, HEIGHT - 4, "currentColor", 0.08),
-        _bar(0.0, before, 3, 7, "currentColor", 0.45),
-        _bar(0.0, after, 12, 7, AFTER, opacity),
+        _bar(0.0, 1.0, 2.0, HEIGHT - 4.0, "currentColor", 0.08),
+        _bar(0.0, before, 3.0, 7.0, "currentColor", 0.45),
+        _bar(0.0, after, 12.0, 7.0, AFTER, opacity),
         _whisker(lower, upper) if between else "",
     ]
     return (

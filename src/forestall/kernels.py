@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Float32
 
 from forestall.arrays import Array
 
@@ -60,7 +60,7 @@ def gram(v: Float[Array, "n d"], c: Float[Array, "m d"]) -> Float[Array, "n m"]:
     if len(v) == 1:
         # No product to speak of: the differences are cheaper, and sharper.
         return np.exp(-0.5 * _squares(np.clip(c - v, -FARTHEST, FARTHEST)))[None]
-    left, right = _lifted(v, c)
+    left, right = _lifted(v, c, _middle(v, c))
     rows = np.empty((len(v), len(c)))
     step = max(1, BLOCK // len(c))
     for i in range(0, len(v), step):
@@ -70,12 +70,30 @@ def gram(v: Float[Array, "n d"], c: Float[Array, "m d"]) -> Float[Array, "n m"]:
     return rows
 
 
+def quick_gram(v: Float[Array, "n d"], c: Float[Array, "m d"]) -> Float32[Array, "n m"]:
+    """Evaluate the same with exponentials of seven digits, ten times as fast.
+
+    For centres ``c`` among the records, which are never absurd.
+    """
+    if not c.size:
+        return np.ones((len(v), len(c)), dtype=np.float32)
+    left, right = _lifted(v, c, c.mean(axis=0))
+    rows = np.empty((len(v), len(c)), dtype=np.float32)
+    step = max(1, BLOCK // len(c))
+    for i in range(0, len(v), step):
+        part = rows[i : i + step]
+        # The distances are differences of large numbers, so these have all digits.
+        part[...] = left[i : i + step] @ right
+        np.exp(part, out=part)
+    return rows
+
+
 def triangle(v: Float[Array, "n d"]) -> Float[Array, "n n"]:
     """Evaluate the lower triangle of a Gram matrix, half of the exponentials."""
     n = len(v)
     if not v.size:
         return np.ones((n, n))
-    left, right = _lifted(v, v)
+    left, right = _lifted(v, v, _middle(v, v))
     # Zeros that nobody touches take no memory; rows here are columns to LAPACK.
     K = np.zeros((n, n))
     step = max(1, BLOCK // n)
@@ -86,16 +104,19 @@ def triangle(v: Float[Array, "n d"]) -> Float[Array, "n n"]:
     return K.T
 
 
+def _middle(v: Float[Array, "n d"], c: Float[Array, "m d"]) -> Float[Array, " d"]:
+    """The middle of the larger side, which an absurd point does not move."""
+    many = v if len(v) > len(c) else c
+    return np.median(many[:: -(-len(many) // SAMPLE)], axis=0)
+
+
 def _lifted(
-    v: Float[Array, "n d"], c: Float[Array, "m d"]
+    v: Float[Array, "n d"], c: Float[Array, "m d"], middle: Float[Array, " d"]
 ) -> tuple[Float[Array, "n e"], Float[Array, "e m"]]:
     """Add two dimensions in which the inner product is minus half the distance."""
-    # Distances lose digits to cancellation far from the origin, so move there first;
-    # by the middle of the larger side, and not further than matters, so that an absurd
-    # point costs no other its digits.
-    many = v if len(v) > len(c) else c
-    centre = np.median(many[:: -(-len(many) // SAMPLE)], axis=0)
-    v, c = (np.clip(side - centre, -FARTHEST, FARTHEST) for side in (v, c))
+    # Distances lose digits to cancellation far from the origin, so move there first,
+    # and stay within what matters: an absurd point must cost no other its digits.
+    v, c = (np.clip(side - middle, -FARTHEST, FARTHEST) for side in (v, c))
     left, right = -0.5 * _squares(v)[:, None], -0.5 * _squares(c)[None]
     return (
         np.concatenate([v, left, np.ones((len(v), 1))], axis=1),
@@ -117,7 +138,7 @@ def median_bandwidth(v: Float[Array, "n d"], factor: float) -> Float[Array, " d"
     from scipy.spatial.distance import pdist
 
     n, d = v.shape
-    if n > MEDIAN_RECORDS:
+    if d and n > MEDIAN_RECORDS:
         # Sorted first, so that the order of the records does not matter.
         v = v[np.lexsort(v.T)][:: -(-n // MEDIAN_RECORDS)]
     distances = pdist(v) if d and n > 1 else np.zeros(1)

@@ -19,7 +19,7 @@ from scipy.special import ndtr
 
 from forestall.arrays import Array
 from forestall.expansion import pivoted_cholesky
-from forestall.kernels import gram, median_bandwidth
+from forestall.kernels import median_bandwidth, quick_gram
 
 LEVELS = 15
 CENTRES = 40
@@ -128,7 +128,7 @@ class Features:
         bandwidth = median_bandwidth(z, 1.0)
         pivots, _ = pivoted_cholesky(z / bandwidth, min(CENTRES, len(z)), 1e-3)
         centres = (z / bandwidth)[pivots]
-        raw = np.concatenate([z, z**2, gram(z / bandwidth, centres)], axis=1)
+        raw = np.concatenate([z, z**2, quick_gram(z / bandwidth, centres)], axis=1)
         scale = raw.std(axis=0)
         return cls(
             bandwidth, centres, raw.mean(axis=0), np.where(scale > 0, scale, 1.0)
@@ -138,7 +138,7 @@ class Features:
         self, z: Float[Array, "n d"]
     ) -> tuple[Float[Array, "n q"], Float[Array, " n"]]:
         """Evaluate the features, and how near the records each input is, 0 to 1."""
-        rows = gram(z / self.bandwidth, self.centres)
+        rows = quick_gram(z / self.bandwidth, self.centres)
         near = np.minimum(1.0, 2.0 * rows.max(axis=1, initial=0.0))
         raw = np.concatenate([z, z**2, rows], axis=1)
         return (raw - self.mean) / self.scale, near

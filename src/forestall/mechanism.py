@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Float32, Int
 from scipy.linalg import cho_factor, cho_solve, eigh, solve_triangular
 
 from forestall.arrays import Array
-from forestall.kernels import gram
+from forestall.kernels import quick_gram
 from forestall.lowrank import Approximation
 from forestall.select import Choice
 from forestall.spanning import Spanning, polynomial_gradient, polynomials
@@ -96,12 +96,11 @@ class Mechanism:
         out = polynomials(z, self._order) @ self.trend[:, draws]
         t = z / self.choice.widths
         if len(self.centres):
-            out += gram(t, self.centres) @ self.bumps[:, draws]
+            out += quick_gram(t, self.centres) @ single(self.bumps[:, draws])
         # With centres the waves are those of the prior, which the mean has none of.
         if len(self.frequencies) and (np.any(draws) or not len(self.centres)):
-            angles = t @ self.frequencies.T
-            angles += self.phases
-            out += np.cos(angles, out=angles) @ self.waves[:, draws]
+            angles = self._angles(t)
+            out += np.cos(angles, out=angles) @ single(self.waves[:, draws])
         out *= self.scale
         out += self.mean
         return out
@@ -111,12 +110,15 @@ class Mechanism:
         out = polynomial_gradient(z, self.trend[:, draw], self._order)
         t, widths = z / self.choice.widths, self.choice.widths
         if len(self.centres):
-            rows = gram(t, self.centres) * self.bumps[:, draw]
+            rows = quick_gram(t, self.centres) * single(self.bumps[:, draw])
             out += (rows @ self.centres - rows.sum(axis=1)[:, None] * t) / widths
         if len(self.frequencies):
-            waves = np.sin(t @ self.frequencies.T + self.phases) * self.waves[:, draw]
+            waves = np.sin(self._angles(t)) * single(self.waves[:, draw])
             out -= waves @ self.frequencies / widths
         return out * self.scale
+
+    def _angles(self, t: Float[Array, "n d"]) -> Float32[Array, "n f"]:
+        return single(t @ self.frequencies.T + self.phases)
 
     @property
     def _order(self) -> int:
@@ -315,6 +317,11 @@ class Draft:
             residuals,
             leverage,
         )
+
+
+def single(v: Float[Array, ...]) -> Float32[Array, ...]:
+    """Round to seven digits: waves and bumps of a drawn world need no more."""
+    return v.astype(np.float32)
 
 
 def _root(A: Float[Array, "q q"]) -> Float[Array, "q q"]:

@@ -91,7 +91,7 @@ class Problem:
     order: Any = None
     graph: Any = None
     categorical: Names = ()
-    missing: str = "error"
+    missing: Any = "error"
 
     def __post_init__(self) -> None:
         """Check every field once, so that the rest of the library may trust them."""

@@ -408,5 +408,5 @@ def _advice_text(advice: Decision, names: Sequence[str]) -> str:
     return f"{head}: {told}, {advice.probability:.0%} likely"
 
 
-def _percent(value: float, _: float) -> str:
+def _percent(value: float, _: object) -> str:
     return f"{value:.0%}"

@@ -1,4 +1,4 @@
-"""What a report says: counts, shares, cases and origins, all of it from the decisions."""
+"""What a report tells: counts, shares, cases and origins, all as decided."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import numpy as np
 from jaxtyping import Float
 
 from forestall.arrays import Array
-from forestall.decisions import Decision, Decisions
+from forestall.decisions import Decision, Decisions, Verdict
 from forestall.method import Policy
 
-VERDICTS = ("act", "leave", "abstain")
+VERDICTS: tuple[Verdict, ...] = ("act", "leave", "abstain")
 PACKAGES = ("forestall", "numpy", "scipy")
 # Context values that describe a case; those beyond are counted.
 DESCRIBED = 6
@@ -64,13 +64,20 @@ class Case:
 
     Args:
         row: Which row of the contexts it is, counted from 0.
+        name: What the identifier calls it; None without one.
         values: The context by name, as it came.
         decision: The decision.
     """
 
     row: int
+    name: str | None
     values: dict[str, str]
     decision: Decision
+
+    @property
+    def readable(self) -> bool:
+        """Whether there are chances: a context that cannot be read has none."""
+        return bool(np.isfinite(self.gain))
 
     @property
     def gain(self) -> float:
@@ -124,28 +131,37 @@ class Origin:
         )
 
 
-def cases_of(told: Decisions, names: Sequence[str], rows: Sequence[int]) -> list[Case]:
+def cases_of(
+    told: Decisions, names: Sequence[str], identifier: str | None, rows: Sequence[int]
+) -> list[Case]:
     """Put contexts beside their decisions.
 
     Args:
         told: The decisions.
-        names: The columns that describe a case.
+        names: The contexts.
+        identifier: A column that names the cases, or None.
         rows: Which of them.
     """
-    cells = told.table.select(names, "the contexts")
+    extra = () if identifier is None else (identifier,)
+    cells = told.table.select((*names, *extra), "the contexts")
     columns = {name: each.labels() for name, each in cells.items()}
     return [
-        Case(i, {name: _text(column[i]) for name, column in columns.items()}, told[i])
+        Case(
+            i,
+            None if identifier is None else text_of(columns[identifier][i]),
+            {name: text_of(columns[name][i]) for name in names},
+            told[i],
+        )
         for i in rows
     ]
 
 
-def chosen(told: Decisions, most: int) -> list[int]:
+def chosen(verdicts: Sequence[str], gains: Float[Array, " n"], most: int) -> list[int]:
     """Choose cases to draw: the first to act on, then those with most to gain."""
-    acts = [i for i, verdict in enumerate(told.verdict) if verdict == "act"]
-    gain = np.nan_to_num(told.probability - told.no_action, nan=-np.inf)
-    gain[acts] = -np.inf
-    rest = np.argsort(-gain, kind="stable")[: np.isfinite(gain).sum()]
+    acts = [i for i, verdict in enumerate(verdicts) if verdict == "act"]
+    left = np.nan_to_num(gains, nan=-np.inf)
+    left[acts] = -np.inf
+    rest = np.argsort(-left, kind="stable")[: np.isfinite(left).sum()]
     return (acts + rest.tolist())[:most]
 
 
@@ -164,10 +180,18 @@ def _mean(values: Float[Array, " n"]) -> float:
     return float(values.mean()) if len(values) else float("nan")
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """Write a value of a context.
+
+    Example:
+        >>> [text_of(value) for value in (0.123456, 12345.6, 7, "north", None)]
+        ['0.1235', '12346', '7', 'north', 'missing']
+    """
     if value is None:
         return "missing"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.0f}" if 1e4 <= abs(value) < 1e12 else f"{value:.4g}"
 
 
 def _version(package: str) -> str:

@@ -25,15 +25,14 @@ from forestall.rehearsal import Rehearsal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 # Text stays text, so that the reader's fonts write what ours cannot; and the same
 # figure gives the same bytes.
 SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "forestall"}
 NO_DATE = {"Date": None, "Creator": None, "Format": None, "Type": None}
 NO_MECHANISMS = (
-    "This method learns no mechanism for each variable, so it cannot simulate outcomes; "
-    "StagedRehearsal does."
+    "This method learns no mechanism for each variable, so it cannot simulate "
+    "outcomes; StagedRehearsal does."
 )
 NO_RECORDS = "This policy keeps no records, so that nothing can be compared with them."
 
@@ -74,7 +73,7 @@ def of_policy(policy: Policy) -> list[Picture]:
     calibration = Picture(
         "Calibration",
         "The closer to the diagonal, the better what was learned agrees with records "
-        "that were left out. Each step stands for a tenth of them.",
+        "that were left out. A dot or a bend stands for a tenth of them.",
     )
     if not isinstance(getattr(policy, "data", None), Observations):
         about = Picture("Overlap", "")
@@ -98,14 +97,14 @@ def _landscape(policy: Policy, context: Any, advice: Decision) -> Picture:
 def _cloud(policy: Policy, context: Any, advice: Decision) -> Picture:
     about = Picture(
         "Outcomes without action and with it",
-        "Simulated from what was learned; no dot is a record.",
+        "Simulated from what was learned: no dot is a record, and shares of so few "
+        "dots differ a little from the chances above.",
     )
     if not isinstance(getattr(policy, "system", None), Rehearsal):
         return _without(about, NO_MECHANISMS)
-    axes = _panel
+    actions = advice.actions
     return _drawn(
-        about,
-        lambda: plots.before_after(policy, context, advice.actions, ax=axes()),
+        about, lambda: plots.before_after(policy, context, actions, ax=_panel())
     )
 
 
@@ -148,7 +147,7 @@ def _without(about: Picture, why: str) -> Picture:
     return Picture(about.title, "", missing=why)
 
 
-def _address(figure: Figure) -> str:
+def _address(figure: Any) -> str:
     """Write a figure as SVG, and that as the address of an image.
 
     As an image it runs no script and fetches nothing, whatever a name in it says.

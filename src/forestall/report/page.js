@@ -1,4 +1,11 @@
 "use strict";
+// What is folded on the screen is printed as well.
+(() => {
+  const folded = () => document.querySelectorAll("details");
+  addEventListener("beforeprint", () => folded().forEach((each) => { each.open = true; }));
+  addEventListener("afterprint", () => folded().forEach((each) => { each.open = false; }));
+})();
+
 // Sorts the table of decisions by the column whose head is pressed.
 (() => {
   const table = document.getElementById("decisions");

@@ -12,6 +12,7 @@ from forestall import ink
 from forestall.reproduce import main_table, sensitivity, small_tables, theory
 from forestall.reproduce.paper import printed
 from forestall.reproduce.pictures import save
+from forestall.reproduce.plans import TASKS
 from forestall.reproduce.sheet import read_sheet
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def lift_shares(folder: Path) -> Figure | None:
         return None
     figure = ink.panels(1, width=8.4, height=4.6)
     axes = figure.axes[0]
-    present = [task for task in main_table.TASKS if (task, main_table.OURS) in told]
+    present = [task for task in TASKS if (task, main_table.OURS) in told]
     for k, (method, (colour, marker)) in enumerate(COLOURS.items()):
         at = [
             (i, told[t, method]) for i, t in enumerate(present) if (t, method) in told
@@ -180,7 +181,7 @@ def theorem2(folder: Path) -> Figure | None:
 
 def subsets(folder: Path) -> Figure | None:
     """What altering so many actions is worth: every subset a point."""
-    told = {task: sensitivity.ranked(folder, task) for task in main_table.TASKS}
+    told = {task: sensitivity.ranked(folder, task) for task in TASKS}
     shown = {task: each for task, each in told.items() if each}
     if not shown:
         return None

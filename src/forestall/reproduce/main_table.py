@@ -12,13 +12,12 @@ from forestall.bench import Row, Summary, to_markdown
 from forestall.bench.summary import summarise_rows
 from forestall.bench.table import figure, markdown
 from forestall.reproduce.paper import printed
-from forestall.reproduce.plans import found_parts
+from forestall.reproduce.plans import TASKS, found_parts
 
 OURS = "staged"
 PAPERS = "nested"
 NONE = "none"
 NEAR = 0.02
-TASKS = ("lin-syn1", "bermuda", "bank", "non-syn1", "non-syn2", "nhanes")
 NAMES = {
     "staged": "**forestall** (`StagedRehearsal`)",
     "nested": "the paper's, median heuristic",
@@ -39,12 +38,12 @@ Summaries = dict[tuple[str, str], Summary]
 
 
 def summaries(folder: Path, name: str) -> Summaries:
-    """Summarise the results of a plan in both of its parts."""
+    """Summarise the results of a plan, all its tasks together."""
     return {key: summarise_rows(rows) for key, rows in _grouped(all_rows(folder, name))}
 
 
 def all_rows(folder: Path, name: str) -> list[Row]:
-    """Read the rows of a plan in both of its parts."""
+    """Read the rows of a plan, all its tasks together."""
     return [row for part in found_parts(folder, name) for row in part.rows]
 
 

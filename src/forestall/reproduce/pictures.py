@@ -12,7 +12,7 @@ from forestall import demo, ink, plots, tasks
 from forestall.graph import RehearsalGraph
 from forestall.problem import Problem
 from forestall.reproduce import triangle
-from forestall.reproduce.main_table import TASKS
+from forestall.reproduce.plans import TASKS
 from forestall.reproduce.sheet import write_sheet
 
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
-"""The committed plans as they are run: whole or in a hurry, with data or without."""
+"""The committed plans as they are run: task by task, whole or in a hurry."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from forestall import tasks
@@ -13,31 +13,35 @@ from forestall.errors import PlanError
 from forestall.files import read_toml
 
 QUICK = "-quick"
+TASKS = ("lin-syn1", "bermuda", "bank", "non-syn1", "non-syn2", "nhanes")
 
 
 def read(folder: Path, name: str, *, quick: bool) -> list[Plan]:
-    """Read a plan, in two where a part of it needs published data.
+    """Read a plan, as one for each of its tasks where there are several.
 
-    The part that needs data is a plan of its own, so that the other runs without
-    them, and neither has to be run again because of the other.
+    A task that needs published data is left out where they are not here, and need not
+    be run again because of the others, nor they because of it.
 
     Args:
         folder: Where the plans are.
         name: Which of them.
         quick: Whether to take its short version.
     """
-    path = folder / f"{name}.toml"
-    values = read_toml(path, "plan", PlanError)
-    needy = [task for task in values.get("tasks", ()) if task == tasks.FROM_DATA]
-    rest = [task for task in values.get("tasks", ()) if task not in needy]
-    parts = [(name, rest)] if rest else []
-    if needy and data_are_here():
-        parts.append((f"{name}-{tasks.FROM_DATA}", needy))
-    plans = [
-        Plan.from_dict({**values, "name": part, "tasks": names})
-        for part, names in parts
+    values = read_toml(folder / f"{name}.toml", "plan", PlanError)
+    every = values.get("tasks", ())
+    here = [task for task in every if task != tasks.FROM_DATA or data_are_here()]
+    made = [
+        Plan.from_dict({**values, "name": part_of(name, task), "tasks": [task]})
+        if len(every) > 1
+        else Plan.from_dict({**values, "tasks": [task]})
+        for task in here
     ]
-    return [plan.quickened() for plan in plans] if quick else plans
+    return [plan.quickened() for plan in made] if quick else made
+
+
+def part_of(name: str, task: str) -> str:
+    """Name one task of a plan of several."""
+    return f"{name}-{task}"
 
 
 def data_are_here() -> bool:
@@ -54,15 +58,17 @@ class Found:
     Args:
         path: The CSV file.
         quick: Whether they are of the short version.
+        without: Tasks whose rows are taken from elsewhere.
     """
 
     path: Path
     quick: bool
+    without: frozenset[str] = frozenset()
 
     @property
     def rows(self) -> list[Row]:
         """The rows of the file."""
-        return read_rows(self.path)
+        return [row for row in read_rows(self.path) if row.task not in self.without]
 
     @property
     def told(self) -> str:
@@ -88,9 +94,19 @@ def found(folder: Path, name: str) -> Found | None:
 
 
 def found_parts(folder: Path, name: str) -> list[Found]:
-    """Find the results of a plan in both of its parts."""
-    parts = (found(folder, part) for part in (name, f"{name}-{tasks.FROM_DATA}"))
-    return [part for part in parts if part is not None]
+    """Find the results of a plan: of each task by itself, else of all together.
+
+    A plan that was run as a whole has one file, and that counts for the tasks which
+    have none of their own.
+    """
+    own = {task: found(folder, part_of(name, task)) for task in TASKS}
+    parts = [part for part in own.values() if part is not None]
+    whole = found(folder, name)
+    if whole is not None:
+        known = frozenset(task for task, part in own.items() if part is not None)
+        whole = replace(whole, without=known)
+        parts += [whole] if whole.rows else []
+    return parts
 
 
 def _time(seconds: float) -> str:

@@ -7,9 +7,9 @@ from pathlib import Path
 from forestall.bench import Row, Summary
 from forestall.bench.summary import summarise_rows
 from forestall.bench.table import figure, markdown
-from forestall.reproduce.main_table import TASKS, summaries
+from forestall.reproduce.main_table import summaries
 from forestall.reproduce.paper import printed
-from forestall.reproduce.plans import found
+from forestall.reproduce.plans import TASKS, found
 from forestall.reproduce.subsets import TOGETHER
 
 TASK = "non-syn1"

@@ -49,9 +49,8 @@ class Work:
     def subsets(self, name: str) -> list[Path]:
         """Run a plan with the subsets of actions in place of its method."""
         return [
-            self._bench(each)
+            self._bench(subsets.spelt_out(plan, quick=self.quick))
             for plan in self._read(name)
-            for each in subsets.spelt_out(plan, quick=self.quick)
         ]
 
     def _read(self, name: str) -> list[Plan]:

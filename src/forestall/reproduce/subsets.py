@@ -35,11 +35,11 @@ class Only(Method):
         return replace(policy, subsets=(altered,))
 
 
-def spelt_out(plan: Plan, *, quick: bool) -> list[Plan]:
-    """Make a plan for each task, with a method for each subset of its actions.
+def spelt_out(plan: Plan, *, quick: bool) -> Plan:
+    """Put a method for each subset of the actions in place of the one there is.
 
     Args:
-        plan: A plan of one method, ours.
+        plan: A plan of one task and one method, ours.
         quick: Whether to take single actions and all of them only.
     """
     if len(plan.methods) != 1:
@@ -53,26 +53,10 @@ def spelt_out(plan: Plan, *, quick: bool) -> list[Plan]:
             f"Expected StagedRehearsal in the plan of subsets, because it can leave "
             f"actions alone; got {type(method).__name__}."
         )
-    return [
-        replace(
-            plan,
-            name=named(plan.name, task),
-            tasks=[task],
-            methods={
-                TOGETHER.join(only): Only(method=method, only=only)
-                for only in subsets(actions_of(task), quick=quick)
-            },
-        )
-        for task in plan.tasks
-    ]
-
-
-def named(plan: str, task: str) -> str:
-    """Name the results of one task."""
-    # The part of a plan that needs data has the task's name already.
-    stem, dash, quick = plan.removesuffix("-quick"), "-quick", plan.endswith("-quick")
-    stem = stem if stem.endswith(f"-{task}") else f"{stem}-{task}"
-    return stem + dash * quick
+    (task,) = plan.tasks
+    altered = subsets(actions_of(task), quick=quick)
+    methods = {TOGETHER.join(only): Only(method=method, only=only) for only in altered}
+    return replace(plan, methods=methods)
 
 
 def actions_of(task: str) -> tuple[str, ...]:

@@ -160,6 +160,9 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
         ) from error
     with listener:
         listener.set_inheritable(True)
+        # asyncio leaves this off connections whose protocol is not spelt out, and then
+        # an answer in two parts waits 40 ms for the client to confirm the first.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         yield listener
 
 

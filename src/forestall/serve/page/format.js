@@ -45,10 +45,12 @@ export function snapped(value, step, low) {
   return Number((low + ticks * step).toPrecision(10));
 }
 
-// One digit finer than the step: what is recommended lies between steps.
+// As fine as the step, or four digits as the library writes them: the finer of both.
 export function short(value, step) {
-  const digits = Math.max(0, 1 - Math.floor(Math.log10(step) + 1e-9));
-  return String(Number(value.toFixed(Math.min(12, digits))));
+  const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+  const fixed = Number(value.toFixed(Math.min(12, digits)));
+  const four = Number(value.toPrecision(4));
+  return String(Math.abs(four - value) <= Math.abs(fixed - value) ? four : fixed);
 }
 
 export function relations(text) {

@@ -40,17 +40,18 @@ export class Latest {
     this.wanted = null;
     this.running = running;
     const start = performance.now();
-    try {
-      const answer = await this.send(question, running.signal);
-      this.seconds = (performance.now() - start) / 1000;
-      this.tries = 0;
-      this.running = null;
-      if (this.newest !== null) this.show(answer, question, question === this.newest);
-    } catch (error) {
-      this.running = null;
-      this.failed(error, question);
-    }
+    const sent = this.send(question, running.signal);
+    const [answer, error] = await sent.then((told) => [told, null], (fault) => [null, fault]);
+    this.running = null;
     this.next();
+    if (error !== null) this.failed(error, question);
+    else this.succeeded(answer, question, performance.now() - start);
+  }
+
+  succeeded(answer, question, milliseconds) {
+    this.seconds = milliseconds / 1000;
+    this.tries = 0;
+    if (this.newest !== null) this.show(answer, question, question === this.newest);
   }
 
   failed(error, question) {

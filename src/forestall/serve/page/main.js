@@ -18,6 +18,9 @@ const GLIMPSE = 70;
 const SPEAK = 700;
 // Seconds of a what-if beyond which pictures are drawn with fewer points.
 const SLOW = 0.1;
+// Points of a curve, and along each side of a map.
+const FINE = [61, 31];
+const COARSE = [25, 13];
 
 const state = {
   policy: null,
@@ -78,7 +81,8 @@ const QUESTIONS = [recommending, trying, surveying, simulating];
 
 function contextChanged() {
   state.context = { ...state.context };
-  for (const id of ["advice", "landscape", "outcomes"]) waiting(id, true);
+  waiting("advice", true);
+  picturesWait();
   later("old", OLD, takeAway);
   if (state.follows) waiting("whatif", true);
   else tryActions();
@@ -141,7 +145,8 @@ function tryActions() {
   const question = { context: state.context, actions: state.actions };
   waiting("whatif", true);
   trying.ask(question);
-  later("glimpse", GLIMPSE, glimpse);
+  picturesWait();
+  later("glimpse", trying.seconds < SLOW ? GLIMPSE : 0, glimpse);
   later("survey", PAUSE, pictures);
 }
 
@@ -163,8 +168,8 @@ function glimpse() {
   const told = state.landscape;
   if (!trying.waits || told === null || told.context !== state.context) return;
   const [name, ...more] = told.over;
-  const held = Object.entries(told.at).every(([k, value]) => state.actions[k] === value);
-  const p = more.length || !held ? null : between(told.axes[0], told.probability, state.actions[name]);
+  const still = Object.entries(told.at).every(([k, value]) => state.actions[k] === value);
+  const p = more.length || !still ? null : between(told.axes[0], told.probability, state.actions[name]);
   if (p !== null) showGlimpse(p, state.actions, fields.actions);
 }
 
@@ -179,6 +184,11 @@ function say() {
 
 // The pictures.
 
+function picturesWait() {
+  waiting("landscape", state.landscape?.key !== landscapeKey());
+  waiting("outcomes", state.policy.can.simulate);
+}
+
 function pictures() {
   if (trying.waits || recommending.waits) {
     later("survey", PAUSE, pictures);
@@ -186,24 +196,35 @@ function pictures() {
   }
   survey();
   if (state.policy.can.simulate) {
-    waiting("outcomes", true);
     simulating.ask({ context: state.context, actions: state.actions, draws: 300 });
   }
 }
 
 function survey() {
   const { context, over } = state;
-  const others = Object.entries(state.actions).filter(([name]) => !over.includes(name));
-  const fine = trying.seconds < SLOW ? [61, 31] : [25, 13];
-  const at = Object.fromEntries(others);
-  const key = JSON.stringify({ context, over, at });
-  if (surveying.newest?.key === key) return;
-  waiting("landscape", true);
-  surveying.ask({ key, context, body: { context, over, at, points: fine[over.length - 1] } });
+  const key = landscapeKey();
+  if (state.landscape?.key === key) {
+    state.landscape.context = context;
+    surveying.forget();
+    drawLandscape();
+  } else if (surveying.newest?.key !== key) {
+    const points = (trying.seconds < SLOW ? FINE : COARSE)[over.length - 1];
+    surveying.ask({ key, body: { context, over, at: held(), points } });
+  }
+  waiting("landscape", state.landscape?.key !== key);
 }
 
-function surveyed(told, { context }) {
-  state.landscape = { ...told, context };
+function held() {
+  const others = Object.entries(state.actions).filter(([name]) => !state.over.includes(name));
+  return Object.fromEntries(others);
+}
+
+function landscapeKey() {
+  return JSON.stringify([state.context, state.over, held()]);
+}
+
+function surveyed(told, { key, body }) {
+  state.landscape = { ...told, key, context: body.context };
   showFault("landscape", null);
   waiting("landscape", false);
   drawLandscape();
@@ -232,10 +253,11 @@ async function drawLandscape() {
     return;
   }
   for (const item of document.querySelectorAll("#landscape .one")) item.hidden = told.over.length > 1;
+  $("hatched").hidden = !told.extrapolates.flat().includes(true);
   place.dataset.over = told.over.join(" ");
   place.setAttribute("aria-label", landscapeText(told));
-  const held = Object.keys(told.at).length ? `The others stay ${described(told.at, fields.actions)}. ` : "";
-  $("landscape-note").textContent = `${held}Click to try a point.`;
+  const others = Object.keys(told.at).length ? `The others stay ${described(told.at, fields.actions)}. ` : "";
+  $("landscape-note").textContent = `${others}Click to try a point.`;
   place.removeAllListeners("plotly_click");
   place.on("plotly_click", ({ points: [point] }) => clicked(told.over, point));
 }
@@ -503,6 +525,7 @@ function listen() {
     });
   }
   for (const id of ["show-1", "show-2"]) $(id).addEventListener("change", chooseShown);
+  $("token-dialog").addEventListener("cancel", (event) => event.preventDefault());
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
     drawLandscape();
     drawOutcomes();
