@@ -17,9 +17,11 @@ demo: .venv/.installed
 test: .venv/.installed-dev
 	$(BIN)/python -m pytest -n 2 -m "not slow and not heavy"
 
-# What "make test" leaves out; here nothing may be skipped for want of a package.
+# What "make test" leaves out; here nothing may be skipped for want of a package, and
+# with REQUIRE=flows,browser not for want of a Chromium either.
+REQUIRE ?= flows
 test-all: test .venv/.installed-all
-	FORESTALL_REQUIRE=flows $(BIN)/python -m pytest -n 2 -m "heavy and not slow"
+	FORESTALL_REQUIRE=$(REQUIRE) $(BIN)/python -m pytest -n 2 -m "heavy and not slow"
 
 check: lint types doctest smoke
 

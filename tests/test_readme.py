@@ -4,9 +4,11 @@ import contextlib
 import io
 import itertools
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,17 +16,17 @@ import pytest
 from pyarrow import csv
 
 from forestall import tasks
-from forestall.bench import pooled_markdown, summarise, to_markdown
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"\d+\.?\d*")
+PLANS = ["foundation", "decisions", "unseen", "ablations", "large", "ascent"]
 FORESTALL = [sys.executable, "-m", "forestall"]
 
 
 def run(command, cwd, *extra):
-    words = command.split("#")[0].split()
+    words = shlex.split(command, comments=True)
     if words[0] == "forestall":
         words = FORESTALL + words[1:]
     return subprocess.run(
@@ -56,10 +58,19 @@ def test_the_problem_file_and_its_check_work(tmp_path):
     text = next(code for kind, code in BLOCKS if kind == "toml")
     (tmp_path / "problem.toml").write_text(text, encoding="utf-8")
     csv.write_csv(pa.table(tasks.get("bank").history(300, 0)), tmp_path / "history.csv")
-    command = "forestall check problem.toml history.csv"
-    assert command in README
-    out = run(command, tmp_path)
+    out = run("forestall check problem.toml history.csv", tmp_path)
     assert "Adjusted for, before the first action: industry_stability" in out
+
+
+def test_the_commands_lead_from_records_to_a_report(tmp_path):
+    bank = tasks.get("bank")
+    csv.write_csv(pa.table(bank.history(300, 0)), tmp_path / "history.csv")
+    csv.write_csv(pa.table(bank.contexts(5, 0)), tmp_path / "applicants.csv")
+    commands = next(code for kind, code in BLOCKS if kind == "console")
+    for line in commands.splitlines():
+        run(line.removeprefix("$ "), tmp_path)
+    assert len((tmp_path / "decisions.csv").read_text("utf-8").splitlines()) == 6
+    assert (tmp_path / "report.html").read_text("utf-8").lower().startswith("<!doctype html>")
 
 
 def test_make_demo_runs():
@@ -76,7 +87,7 @@ def test_the_tasks_command_lists_every_task_that_the_readme_names(tmp_path):
         assert f"| `{name}` |" in README
 
 
-@pytest.mark.parametrize("name", ["foundation", "decisions", "unseen", "ablations"])
+@pytest.mark.parametrize("name", PLANS)
 def test_the_results_of_every_plan_are_complete(name, tmp_path):
     for suffix in ("csv", "json"):
         results = ROOT / "benchmarks" / "results" / f"{name}.{suffix}"
@@ -87,18 +98,16 @@ def test_the_results_of_every_plan_are_complete(name, tmp_path):
     assert (tmp_path / "copy.csv").read_bytes() == before
 
 
-def between(marker):
-    begin, end = f"<!-- {marker}: begin -->", f"<!-- {marker}: end -->"
-    return README.split(begin)[1].split(end)[0].strip()
-
-
 def test_the_tables_of_the_readme_are_fresh():
-    results = ROOT / "benchmarks" / "results"
-    columns = ["success", "no action", "oracle", "lift share", "by verdict", "cover"]
-    table = to_markdown(summarise(results / "decisions.csv"), columns).strip()
-    assert between("results") == table, f"put this into the README:\n{table}"
-    pooled = pooled_markdown(summarise(results / "unseen.csv")).strip()
-    assert between("unseen") == pooled, f"put this into the README:\n{pooled}"
+    command = [sys.executable, "benchmarks/readme.py"]
+    place = {"README.md": ROOT / "README.md", "benchmarks": ROOT / "benchmarks"}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, source in place.items():
+            copy = shutil.copytree if source.is_dir() else shutil.copy
+            copy(source, Path(folder) / name)
+        subprocess.run(command, cwd=folder, check=True)
+        fresh = (Path(folder) / "README.md").read_text(encoding="utf-8")
+    assert fresh == README, "run `python benchmarks/readme.py`"
 
 
 def test_every_link_to_a_file_leads_somewhere():
