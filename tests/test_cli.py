@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import forestall
-from forestall import cli, demo, tasks
+from forestall import cli, demo, screen, tasks
 from forestall.check import check
 from forestall.cli import studying
 from forestall.overlap import left_out_residuals
@@ -244,6 +244,30 @@ def test_bad_input_shows_no_traceback_in_a_real_process(files):
     assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("command", ["check", "fit", "compare"])
+def test_a_table_in_the_place_of_the_problem_is_told(files, command):
+    problem, table = files
+    result = invoke(command, table, problem)
+    assert result.exit_code == 2, result.output
+    assert "Expected a problem file first and the history second" in result.stderr
+    assert f"forestall init {table}" in result.stderr
+
+
+@pytest.mark.parametrize("width", range(20, 121, 20))
+def test_however_narrow_the_terminal_every_number_is_whole(width, monkeypatch, capsys):
+    table = screen.table_of("row", "dose", "90 % interval", "verdict", figures=3)
+    cells = [("0", "83.125", "12% to 87%", "abstain"), ("1", "7.5", "1% to 2%", "act")]
+    for row in cells:
+        table.add_row(*row)
+    monkeypatch.setattr(screen, "WIDTH", width)
+    screen.show(table)
+    said = capsys.readouterr().out
+    assert max(map(len, said.splitlines())) <= width
+    words = said.split()
+    for row in cells:
+        assert all(word in words for cell in row for word in cell.split())
+
+
 def test_a_graph_for_each_time_step_needs_a_step(files):
     problem, table = files
     given = Problem.from_file(problem).to_dict()
@@ -294,6 +318,22 @@ def test_bench_runs_a_plan_and_says_where_the_results_are(tmp_path):
     told = json.loads(invoke("bench", plan, "--out", out, "--json").stdout)
     assert told["files"] == [str(out)]
     assert [row["task"] for row in told["summary"]] == ["bank"]
+
+
+def test_reproduce_hands_everything_on(monkeypatch, tmp_path):
+    asked = {}
+
+    def note(what, **given):
+        asked.update(given, what=what)
+        return [tmp_path / "results.md"]
+
+    monkeypatch.setattr("forestall.reproduce.run", note)
+    options = "--quick", "--jobs", 2, "--out", tmp_path
+    done = invoke("reproduce", "eta", "theory", *options)
+    assert done.exit_code == 0, done.output
+    assert asked["what"] == ["eta", "theory"]
+    assert (asked["quick"], asked["jobs"], asked["fresh"]) == (True, 2, False)
+    assert f"Written: {tmp_path / 'results.md'}" in done.output
 
 
 def test_bench_with_a_missing_plan_exits_with_2(tmp_path):

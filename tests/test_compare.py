@@ -27,7 +27,7 @@ from forestall.comparison import compare
 from forestall.method import Method
 from forestall.nuisance import LinearFit
 from forestall.standing import ASSUMES, Comparison, Row
-from forestall.value import TOO_FEW, refusal
+from forestall.value import TOO_FEW, UNJUDGED, refusal
 
 QUICK = ["NoAction", "LinearOptimal", "NestedRehearsal"]
 PAGE = (Path(__file__).parent.parent / "docs" / "methods.md").read_text("utf-8")
@@ -173,6 +173,15 @@ def test_an_impatient_comparison_says_on_how_many_records_it_rests():
     assert told.rows[0].remarks[0].startswith("Costly: judged on 8 of 100 records")
 
 
+def test_what_was_judged_on_too_few_records_gets_no_estimate():
+    told = compare(PROBLEM, linear_world(100), ["NoAction"], folds=2, patience=0.0)
+    assert told.rows[0].value.effective == 8
+    assert told.rows[0].refused == UNJUDGED
+    assert np.isnan(told.rows[0].value.value)
+    assert told.choice is None
+    assert told.advice.endswith("Nothing can be said of NoAction: " + UNJUDGED + ".")
+
+
 def test_gaps_are_left_out_where_the_problem_says_so():
     records = linear_world(90)
     records["score"][3] = np.nan
@@ -188,6 +197,9 @@ def test_gaps_are_left_out_where_the_problem_says_so():
         ({"methods": []}, "Expected at least one method to judge; got none"),
         ({"methods": ["NoAction"] * 2}, "Expected every method once; got NoAction"),
         ({"methods": {"mine": 3}}, "Expected a method for 'mine'; got 3"),
+        ({"methods": ["?"]}, "got '?'. Use some of these, or none for all."),
+        ({"patience": -1.0}, "Expected patience in seconds, zero or more; got -1"),
+        ({"patience": float("nan")}, "in seconds, zero or more; got nan"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_with_a_remedy(change, message):
@@ -246,8 +258,10 @@ def test_what_could_not_be_judged_is_never_advised():
     silent = Row(label="CARE", kind="CARE", assumes="", value=refusal(TOO_FEW, 50))
     told = standing(row_of("NoAction", psi), silent)
     assert told.advice.startswith("Nothing but no action (40% good")
-    assert "Nothing can be said of CARE" in told.advice
+    assert f"Nothing can be said of CARE: {TOO_FEW}." in told.advice
     assert "none could be judged" in standing(silent).advice
+    biased = replace(silent, label="MICNS", value=refusal("it is biased.", 50))
+    assert "Nothing can be said of MICNS: it is biased." in standing(biased).advice
 
 
 @pytest.fixture

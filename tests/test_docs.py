@@ -74,7 +74,7 @@ def test_a_tutorial_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
     assert (tmp_path / next(iter(tmp_path.glob("decisions.*")))).stat().st_size > 0
 
 
-@pytest.mark.parametrize("page", TUTORIALS)
+@pytest.mark.parametrize("page", [*TUTORIALS, "methods.md", "page.md"])
 def test_every_link_to_a_file_leads_somewhere(page):
     text = (DOCS / page).read_text(encoding="utf-8")
     targets = re.findall(r"\]\(([^)#:]+)\)", text)
@@ -93,3 +93,8 @@ def test_every_option_that_is_named_in_passing_exists(page):
     known += CliRunner().invoke(cli.app, ["--help"]).output
     for option in set(re.findall(r"`(?:forestall \w+ )?(--[\w-]+)", text)):
         assert option in known, option
+
+
+@pytest.mark.parametrize("page", ["quickstart.md", "methods.md"])
+def test_whoever_gets_advice_is_led_to_what_it_assumes(page):
+    assert "(assumptions.md)" in (DOCS / page).read_text(encoding="utf-8")

@@ -2,6 +2,7 @@
 
 import os
 import pty
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -182,6 +183,71 @@ def test_a_bad_option_is_a_message_and_nothing_is_written(history, out, extra, m
     assert result.exit_code == 2, result.output
     assert message in result.stderr
     assert not out.exists()
+
+
+ASKED = "--context=x", "--action=a", "--outcome=y", "--desired=y >= 3"
+
+
+@pytest.mark.parametrize("column", ["x", "a", "y"])
+def test_decimal_commas_are_told_and_never_taken_for_categories(tmp_path, out, column):
+    cells = {"x": "1.5", "a": "{0}.5", "y": "{1}.25"} | {column: '"{0},5"'}
+    rows = (",".join(cells.values()).format(i % 3, i % 7) for i in range(200))
+    history = tmp_path / "history.csv"
+    history.write_text("\n".join(["x,a,y", *rows]))
+    result = invoke("init", history, *ASKED, "-o", out)
+    assert result.exit_code == 2, result.output
+    expected = f"Expected numbers with decimal points in the column '{column}'; got "
+    assert f"{expected}text such as '0,5'" in result.stderr
+    assert not out.exists()
+
+
+def test_codes_with_commas_may_be_declared_as_categories(tmp_path, out):
+    rows = (f'"{i % 3},5",{i % 5},{i % 7}' for i in range(200))
+    history = tmp_path / "history.csv"
+    history.write_text("\n".join(["x,a,y", *rows]))
+    result = invoke("init", history, *ASKED, "--categorical=x", "-o", out)
+    assert result.exit_code == 0, result.output
+    assert Problem.from_file(out).categorical == ("x",)
+
+
+def test_dates_are_called_dates(tmp_path, out):
+    rows = (f"{i},2024-01-{i % 28 + 1:02},{i % 7}" for i in range(200))
+    history = tmp_path / "history.csv"
+    history.write_text("\n".join(["x,a,y", *rows]))
+    result = invoke("init", history, *ASKED, "-o", out)
+    assert result.exit_code == 2
+    assert "because it is an action; got dates or times." in result.stderr
+
+
+def test_an_action_that_is_no_amount_is_asked_for_again(history, out, monkeypatch):
+    monkeypatch.setattr(starting, "can_ask", lambda: True)
+    roles = "--context=age", "--outcome=roi", "--desired=roi >= 0.4"
+    answers = "sector\nrate\n\n\n"
+    result = invoke("init", history, *roles, "-o", out, input=answers)
+    assert result.exit_code == 0, result.output
+    assert "Expected numbers in the column 'sector', because it is" in result.stderr
+    assert tuple(Problem.from_file(out).actions) == ("rate",)
+
+
+def test_what_comes_next_can_be_copied_to_a_shell(history, tmp_path):
+    table, out = tmp_path / "my loans.csv", tmp_path / "my question.toml"
+    table.write_bytes(history.read_bytes())
+    result = invoke("init", table, *ROLES, "-o", out)
+    assert result.exit_code == 0, result.output
+    (line,) = (x for x in result.stdout.splitlines() if x.startswith("Next: "))
+    asked = shlex.split(line.removeprefix("Next: "))
+    assert asked == ["forestall", "check", str(out), str(table)]
+
+
+def test_the_example_of_a_region_can_be_read(tmp_path, out, monkeypatch):
+    monkeypatch.setattr(starting, "can_ask", lambda: True)
+    rows = (f"{i},{i % 5},{i % 7}" for i in range(200))
+    history = tmp_path / "history.csv"
+    history.write_text("\n".join(["x,a,net profit", *rows]))
+    roles = "--context=x", "--action=a", "--outcome=net profit", "--interval=a=0..4"
+    result = invoke("init", history, *roles, "-o", out, input="\n`net profit` >= 1\n")
+    assert "(e.g. `net profit` >= 1)" in result.stderr
+    assert result.exit_code == 0, result.output
 
 
 def test_an_action_that_hardly_varies_needs_an_interval(tmp_path, out):

@@ -263,6 +263,13 @@ def test_in_a_world_that_drifts_the_followed_action_succeeds_and_the_other_does_
 
 
 def test_drift_has_to_be_said_by_a_drift():
+    for field, text in [
+        ({"n_steps": 0}, "Expected n_steps whole and at least 1; got 0"),
+        ({"smallest": -1.0}, r"above zero, in this order; got -1\.0 and 10\.0"),
+        ({"smallest": 20.0}, r"above zero, in this order; got 20\.0 and 10\.0"),
+    ]:
+        with pytest.raises(SpecError, match=text):
+            Drift(**field)
     with pytest.raises(SpecError, match=r"drift as a Drift or None; got True"):
         MICNS(drift=True)
 

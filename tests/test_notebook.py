@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forestall import NestedRehearsal, Problem, html, views
+from forestall import NestedRehearsal, Problem, html
 from forestall.decisions import Decision
 from markup import Page
 from worlds import DOSING, LENDING, contexts_of, lending
@@ -161,8 +161,6 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 def test_the_page_on_assumptions_runs_and_prints_what_it_shows(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
-    # Matplotlib hands over the place as an int, which the checked hints refuse.
-    monkeypatch.setattr(views, "_percent", lambda value, _: f"{value:.0%}")
     names, printed = {}, None
     for kind, block in BLOCK.findall((DOCS / "assumptions.md").read_text("utf-8")):
         if kind == "text":

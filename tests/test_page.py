@@ -81,12 +81,12 @@ def mixed_url():
         "dose": rng.uniform(0, 1, n),
     }
     gain = np.where(history["job"] == "cook", 1.0, -1.0)
-    history["effect"] = gain * (history["dose"] - 0.5) + rng.normal(0, 0.2, n)
+    history["net effect"] = gain * (history["dose"] - 0.5) + rng.normal(0, 0.2, n)
     problem = Problem(
         context=["job", "grade", "age"],
         actions={"dose": (0, 1)},
-        outcomes=["effect"],
-        desired=["effect >= 0.1"],
+        outcomes=["net effect"],
+        desired=["`net effect` >= 0.1"],
         categorical=["grade"],
     )
     with served(NestedRehearsal().fit(problem, history)) as address:
@@ -165,6 +165,11 @@ def typical(url):
     return {field["name"]: field["typical"] for field in told["contexts"]}
 
 
+def called(row):
+    """Say what the best action is called: only to act on it is advice."""
+    return "recommended" if row["verdict"] == "act" else "best candidate"
+
+
 def assert_shows(watched, row):
     """Check that the answer on the page is what the service says."""
     now, without = row["probability"], row["no_action"]
@@ -189,7 +194,8 @@ def test_opens_with_the_recommendation_of_the_service_for_typical_values(chromiu
         question = {"contexts": [context], "actions": row["actions"]}
         (same,) = post(url, "whatif", question).json()["decisions"]
         assert_shows(watched, same)
-        assert f"recommended {row['actions']['rate']:.4g}" in watched.text("whatif")
+        assert f"{called(row)} {row['actions']['rate']:.4g}" in watched.text("whatif")
+        assert watched.text("advised-word") == called(row)
         assert "repaid ≥ 0.6 and roi ≥ 0.3" in watched.text("question")
         assert "simulates no outcomes" in watched.text("outcomes-note")
         assert watched.text("spoken").startswith(row["explanation"]) or (
@@ -198,6 +204,34 @@ def test_opens_with_the_recommendation_of_the_service_for_typical_values(chromiu
                 arg=row["explanation"],
             )
         )
+
+
+def test_a_name_with_spaces_is_asked_about_as_one_says_it(chromium, mixed_url):
+    with shown(chromium, mixed_url) as watched:
+        expected = "Which dose makes net effect ≥ 0.1 most likely?"
+        assert watched.text("question") == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "word", "said"),
+    [
+        ({"verdict": "act"}, "recommended", "This is the recommendation."),
+        ({"verdict": "leave"}, "best candidate", "which is not advised."),
+        ({"verdict": "abstain"}, "best candidate", "which is not advised."),
+        ({"verdict": "leave", "actions": {}}, "best candidate", "the usual action."),
+    ],
+)
+def test_only_what_is_advised_is_called_recommended(chromium, url, changes, word, said):
+    (row,) = post(url, "recommend", {"contexts": [typical(url)]}).json()["decisions"]
+    with shown(chromium, url) as watched:
+        told = {"decisions": [row | changes]}
+        watched.page.route("**/v1/recommend", lambda route: route.fulfill(json=told))
+        watched.box("score").fill("0.41")
+        watched.page.locator("#reason", has_text=said).wait_for()
+        watched.quiet()
+        assert watched.text("advised-word") == word
+        marked = watched.text("whatif")
+        assert (f"{word} " in marked) == ("actions" not in changes)
 
 
 def test_an_action_moves_probability_interval_marks_and_warning(chromium, url):

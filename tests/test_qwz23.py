@@ -297,7 +297,8 @@ def test_graphs_of_several_time_steps_are_refused_openly():
         ({"delta": 1.0}, r"delta between 0 and 1, both excluded; got 1\.0"),
         ({"threshold": 70.0}, "threshold between 0 and 1, both excluded; got 70"),
         ({"time_limit": 0.0}, r"time_limit above zero; got 0\.0"),
-        ({"n_worlds": 0}, "n_worlds above zero; got 0"),
+        ({"n_worlds": 0}, "n_worlds above zero and whole; got 0"),
+        ({"n_fresh": True}, "n_fresh above zero and whole; got True"),
     ],
 )
 def test_hyperparameters_are_checked(field, text):

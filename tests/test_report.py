@@ -28,7 +28,6 @@ from forestall import (
     baselines,
     cli,
     report,
-    views,
 )
 from forestall.decisions import Decision
 from forestall.report import facts, figures, words
@@ -72,14 +71,6 @@ def rows_of(text):
 
 def pictures_of(text):
     return [base64.b64decode(found).decode("utf-8") for found in PICTURE.findall(text)]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def percent():
-    # Matplotlib hands over the place as an int, which the checked hints refuse.
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(views, "_percent", lambda value, _: f"{value:.0%}")
-        yield
 
 
 @pytest.fixture(scope="module")

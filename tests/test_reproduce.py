@@ -11,18 +11,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import typer
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtr
-from typer.testing import CliRunner
 
 from forestall import PlanError, Search, StagedRehearsal, tasks
 from forestall.bench import Plan, Row
 from forestall.bench.results import to_csv
 from forestall.reproduce import (
     STEPS,
-    command,
     differences,
     main_table,
     paper,
@@ -487,25 +484,6 @@ def test_another_folder_gets_everything(tmp_path):
     assert there.plans == PLANS
     assert there.images == tmp_path / "images" / "reproduce"
     assert Places.of().page == PAGE
-
-
-def test_the_command_hands_everything_on(monkeypatch, tmp_path):
-    asked = {}
-
-    def note(what, **given):
-        asked.update(given, what=what)
-        return [tmp_path / "results.md"]
-
-    monkeypatch.setattr("forestall.reproduce.steps.run", note)
-    app = typer.Typer()
-    app.command()(command.reproduce)
-    done = CliRunner().invoke(
-        app, ["eta", "theory", "--quick", "--jobs", "2", "--out", str(tmp_path)]
-    )
-    assert done.exit_code == 0, done.output
-    assert asked["what"] == ["eta", "theory"]
-    assert (asked["quick"], asked["jobs"], asked["fresh"]) == (True, 2, False)
-    assert f"Written: {tmp_path / 'results.md'}" in done.output
 
 
 def test_sheets_are_read_as_they_were_written(tmp_path):

@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from forestall import ConditionalRehearsal, NestedRehearsal
+from forestall import ConditionalRehearsal, NestedRehearsal, baselines
+from forestall.baselines.drift import Drift
 from forestall.errors import FitError, SpecError
 from forestall.lowrank import Nystrom, RandomFourier
 from forestall.observations import Observations
@@ -25,6 +26,13 @@ METHODS = [
     NestedRehearsal(approximation=RandomFourier(n_features=80), **STIFF),
     NestedRehearsal(approximation=Nystrom(rank=60), bandwidth="auto", **STIFF),
     ConditionalRehearsal(approximation=Nystrom(rank=60), **STIFF),
+]
+RIVALS = [
+    baselines.NoAction(),
+    baselines.LinearOptimal(n_draws=20),
+    baselines.CARE(n_draws=20),
+    baselines.QWZ23(n_draws=20, n_worlds=20, n_fresh=50),
+    baselines.MICNS(n_draws=20, drift=Drift()),
 ]
 
 
@@ -62,6 +70,20 @@ def test_a_stream_gives_the_fit_of_the_same_records_and_sample_in_memory(
     np.testing.assert_allclose(
         answers(by_stream, LENDING, history),
         answers(in_memory, LENDING, history),
+        atol=1e-8,
+    )
+
+
+@pytest.mark.parametrize("method", RIVALS, ids=lambda m: type(m).__name__)
+@pytest.mark.filterwarnings("ignore:The records are not linear")
+def test_a_rival_reads_all_of_a_stream_into_memory_in_its_order(method, tmp_path):
+    history = dosing(N)
+    path = written(history, tmp_path / "data")
+    by_stream, in_memory = method.fit(DOSING, path), method.fit(DOSING, history)
+    np.testing.assert_allclose(by_stream.data.x, in_memory.data.x, atol=1e-12)
+    np.testing.assert_allclose(
+        answers(by_stream, DOSING, history),
+        answers(in_memory, DOSING, history),
         atol=1e-8,
     )
 

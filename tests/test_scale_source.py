@@ -17,6 +17,7 @@ from pyarrow import csv, feather, parquet
 from forestall.errors import DataError
 from forestall.scale import Source
 from forestall.scale.parts import rebatched
+from forestall.scale.source import check_rows
 from forestall.table import read_table
 
 N = 1000
@@ -245,9 +246,11 @@ def test_what_is_no_source_is_refused():
     refused([1, 2], "a pyarrow Dataset or Table; got list")
 
 
-def test_batches_have_at_least_one_row(tmp_path):
-    with pytest.raises(DataError, match="Expected batch_rows of at least 1; got 0"):
-        read(folder(tmp_path, "parquet"), rows=0)
+@pytest.mark.parametrize("rows", [0, -1, 1.5, "many", True, None])
+def test_batches_have_a_whole_number_of_rows(rows):
+    text = re.escape(f"Expected batch_rows whole and at least 1; got {rows!r}.")
+    with pytest.raises(DataError, match=text):
+        check_rows(rows)
 
 
 def test_a_mark_tells_other_contents_of_the_same_size(tmp_path):
@@ -258,6 +261,28 @@ def test_a_mark_tells_other_contents_of_the_same_size(tmp_path):
     path.write_text("row\n1\n3\n")
     other = Source.read(path).mark()
     assert other["bytes"] == one["bytes"]
+    assert other["digest"] != one["digest"]
+
+
+def datasets_of(kind, values, path):
+    table = pa.table({"row": values, "id": np.arange(4)})
+    if kind == "table":
+        return table
+    if kind == "filtered":
+        return ds.dataset(table).filter(ds.field("id") > 1)
+    parquet.write_table(table, path)
+    return ds.dataset(str(path))
+
+
+@pytest.mark.parametrize("kind", ["table", "filtered", "files"])
+def test_a_mark_tells_other_contents_of_a_dataset(kind, tmp_path):
+    path = tmp_path / "a.parquet"
+    one, same, other = (
+        Source.read(datasets_of(kind, [1.0, 2.0, 3.0, last], path)).mark()
+        for last in (4.0, 4.0, 5.0)
+    )
+    assert same == one
+    assert {**other, "digest": ""} == {**one, "digest": ""}
     assert other["digest"] != one["digest"]
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import threading
 import time
 
@@ -13,7 +14,7 @@ import pytest
 from forestall import NestedRehearsal
 from forestall.errors import ForestallError
 from forestall.serve import run
-from forestall.serve.server import is_loopback
+from forestall.serve.server import is_loopback, listening
 from forestall.store import save
 from serving import CONTEXT, Process, post, raw, request
 from worlds import LENDING, lending
@@ -199,8 +200,9 @@ def _mapped(pid, path):
 
 def test_it_does_not_start_open_to_the_network_without_a_token(path):
     for host in ("0.0.0.0", "::", "192.168.1.2", "example.com"):
-        with pytest.raises(ForestallError, match=r"Expected a token, because others"):
+        with pytest.raises(ForestallError, match=r"because others can reach") as error:
             run(path, host=host)
+        assert "Pass one (FORESTALL_TOKEN or --token;" in str(error.value)
 
 
 def test_a_token_must_be_hard_to_guess(path):
@@ -222,3 +224,12 @@ def test_what_cannot_be_served_is_told_at_the_start(path, tmp_path):
         run(path, workers=0)
     with pytest.raises(ForestallError, match="Choose another port"):
         run(path, port=70_000)
+
+
+def test_answers_do_not_wait_for_the_client_to_confirm_their_first_part():
+    with listening("127.0.0.1", 0) as listener:
+        with socket.create_connection(listener.getsockname()):
+            accepted, _ = listener.accept()
+        with accepted:
+            at_once = accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    assert at_once != 0

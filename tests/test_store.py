@@ -609,7 +609,8 @@ def test_files_that_are_something_else_are_refused(path, content, said):
     for read in (store.load, store.about):
         with pytest.raises(StoreError, match=said) as error:
             read(path)
-        assert "Save it anew with policy.save(...)" in str(error.value)
+        remedy = "Save it anew with policy.save(...) or 'forestall fit'"
+        assert remedy in str(error.value)
 
 
 def test_a_file_that_is_not_there_is_said(path):

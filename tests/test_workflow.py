@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 import forestall
 from forestall import NestedRehearsal, Problem, cli, method
 from forestall.cli import batch, guard, tables
+from forestall.cli.methods import METHODS, class_named, method_named
 from stranger import ROLES, write_contexts, write_history
 from worlds import DOSING, dosing
 
@@ -162,6 +163,23 @@ def test_a_fit_that_cannot_be_is_a_message(place, tmp_path, options, message):
     assert result.exit_code == 2
     assert message in result.stderr
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_may_be_called_as_the_command_line_or_as_python_does(name):
+    label = class_named(name)
+    assert type(method_named(name)).__name__ == label
+    assert method_named(label) == method_named(name)
+    assert class_named(label) == label
+
+
+def test_compare_takes_the_names_that_fit_takes(place, tmp_path):
+    problem, history = place / "problem.toml", place / "history.csv"
+    options = "--methods", "no_action, LinearOptimal", "--folds", 2, "--json"
+    result = invoke("compare", problem, history, *options)
+    assert result.exit_code == 0, result.output
+    labels = {row["method"] for row in json.loads(result.stdout)["methods"]}
+    assert labels == {"NoAction", "LinearOptimal"}
 
 
 def test_a_warning_of_a_fit_is_a_sentence_on_the_error_stream(place, tmp_path):
@@ -439,7 +457,11 @@ def test_whatif_reads_a_case_from_a_file_and_may_ask_of_nothing(policy, tmp_path
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ((), "Expected the column 'age' in the contexts"),
+        ((), "Expected --context for each of age, sector; missing: age, sector."),
+        (CASE[:2], "missing: sector. Write, e.g., --context 'sector=...'"),
+        ((*CASE, "--context", "age=4"), "Expected --context once for each name; got"),
+        (("--context", "age=3,5"), "Write decimals with a point: 3.5."),
+        ((*CASE, "--action", "rate=0,4"), "Write decimals with a point: 0.4."),
         (("--context", "age"), "Expected --context as NAME=VALUE, e.g. age=0.3"),
         (("--context", "agee=3"), "Did you mean 'age'?"),
         (("--context", "age=old", *CASE[2:]), "Expected a finite number for 'age'"),
@@ -448,7 +470,10 @@ def test_whatif_reads_a_case_from_a_file_and_may_ask_of_nothing(policy, tmp_path
         ((*CASE, "--action", "rate=high"), "Expected a number for the action 'rate'"),
         ((*CASE, "--action", "rate=nan"), "Expected finite numbers for 'rate'"),
         ((*CASE, "--action", "rat=1"), "Did you mean 'rate'?"),
-        (("--context-file", "-"), "Expected one JSON object with the contexts"),
+        (
+            ("--context-file", "-"),
+            "Expected one JSON object with the contexts in standard input",
+        ),
     ],
 )
 def test_a_question_that_makes_no_sense_is_a_message(policy, options, message):
@@ -600,8 +625,8 @@ def test_report_and_serve_hand_everything_on(policy, contexts, tmp_path, monkeyp
 
     told = {}
 
-    def write(policy, contexts, out, *, figures):
-        told["report"] = (len(contexts), figures)
+    def write(policy, contexts, out, *, figures, identifier):
+        told["report"] = (len(contexts), figures, identifier)
         return out
 
     def run(path, **options):
@@ -614,9 +639,10 @@ def test_report_and_serve_hand_everything_on(policy, contexts, tmp_path, monkeyp
     monkeypatch.setattr(forestall, "report", report, raising=False)
     monkeypatch.setattr(forestall, "serve", service, raising=False)
     out = tmp_path / "report.html"
-    result = invoke("report", policy, contexts, "-o", out, "--figures", 2)
+    asked = "report", policy, contexts, "-o", out, "--figures", 2
+    result = invoke(*asked, "--identifier", "id")
     assert result.exit_code == 0, result.output
-    assert told["report"] == (5, 2)
+    assert told["report"] == (5, 2, "id")
     assert f"Written: {out}" in result.stdout
     monkeypatch.setenv("FORESTALL_TOKEN", "secret")
     assert invoke("serve", policy, "--port", 9001).exit_code == 0

@@ -192,7 +192,7 @@ class Builder:
         v = np.clip(v, *ends)
         first = self._draft(z, v, choice, n_draws=0)
         look = first.settled(first.count(z, v), z, v)
-        usual = Usual.of(look)
+        usual = Usual.of(look, z)
         calm = usual.calmed(z, v)
         if np.mean(np.abs(calm - v) > 1e-9) > RARE:
             choice = self._choice(inputs, calm)

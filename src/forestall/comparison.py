@@ -52,6 +52,7 @@ def compare(
     """
     require_problem(problem, history)
     chosen = _read_methods(methods)
+    _check_patience(patience)
     records = Records.read(problem, history, _checked(folds), seed)
     tell = progress or (lambda _: None)
     tell("Learning what history did")
@@ -78,6 +79,14 @@ def _checked(folds: Any) -> int:
             f"Expected folds as a whole number of 2 or more; got {folds!r}. Use 5."
         )
     return folds
+
+
+def _check_patience(patience: Any) -> None:
+    number = isinstance(patience, int | float) and not isinstance(patience, bool)
+    if not number or not patience >= 0:
+        raise SpecError(
+            f"Expected patience in seconds, zero or more; got {patience!r}. Use 120."
+        )
 
 
 def _read_methods(methods: Any) -> dict[str, Method]:
@@ -114,7 +123,7 @@ def _method(each: Any) -> Any:
     if each not in ASSUMES:
         raise SpecError(
             f"Expected methods from {', '.join(ASSUMES)}; got {each!r}."
-            f"{nearest(each, ASSUMES)}"
+            f"{nearest(each, ASSUMES) or ' Use some of these, or none for all.'}"
         )
     home = importlib.import_module(HOMES.get(each, "forestall.baselines"))
     return getattr(home, each)()

@@ -14,6 +14,8 @@ from forestall.mechanism import Draft, Mechanism, Moments
 # How many interquartile ranges a value may lie from the middle before it is absurd, and
 # a residual before it no longer moves the mean; of a normal law one in 150 does.
 ABSURD, STRAY = 10.0, 2.0
+# The share of records that are not on the outskirts.
+MOST = 0.8
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,27 +23,32 @@ class Usual:
     """A first look at a mean, which tells what strays from it.
 
     Heavy tails would make the mean unsure. Pulled in they do not, and nothing is lost:
-    the law of the residuals has them as they are.
+    the law of the residuals has them as they are. On the outskirts nothing is pulled
+    in: there the first look may be what is wrong.
 
     Args:
         mechanism: The mean by the first look.
         ends: Residuals beyond them are pulled in.
+        outskirts: The squared distance from the middle at which these begin.
     """
 
     mechanism: Mechanism
     ends: tuple[float, float]
+    outskirts: float
 
     @classmethod
-    def of(cls, mechanism: Mechanism) -> Usual:
-        """Take the spread of its residuals for usual."""
-        return cls(mechanism, tamed(mechanism.residuals, STRAY))
+    def of(cls, mechanism: Mechanism, z: Float[Array, "n d"]) -> Usual:
+        """Take the spread of its residuals for usual, and most of the inputs."""
+        outskirts = float(np.quantile(np.sum(z**2, axis=1), MOST))
+        return cls(mechanism, tamed(mechanism.residuals, STRAY), outskirts)
 
     def calmed(
         self, z: Float[Array, "n d"], v: Float[Array, " n"]
     ) -> Float[Array, " n"]:
         """Pull in what strays."""
         mean = self.mechanism(z, np.array([0]))[:, 0]
-        return mean + np.clip(v - mean, *self.ends)
+        calm = mean + np.clip(v - mean, *self.ends)
+        return np.where(np.sum(z**2, axis=1) <= self.outskirts, calm, v)
 
 
 @dataclass(frozen=True, eq=False)

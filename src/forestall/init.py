@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from forestall.cells import Cells, shown
+from forestall.cells import Cells, foreign, shown
 from forestall.errors import DataError, SpecError, nearest
 from forestall.identify import Tiers
 from forestall.table import Table
@@ -18,6 +18,9 @@ from forestall.table import Table
 LEVELS = (0.01, 0.1, 0.5, 0.9, 0.99)
 # Whole numbers of so many different values may be codes.
 FEW, OFTEN = 12, 5
+# How much of the world writes decimals.
+COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*")
+WHOLE = re.compile(r"\s*[+-]?\d+\s*")
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,7 @@ class Summary:
         quantiles: The 1, 10, 50, 90 and 99 % quantiles of numbers; else empty.
         whole: Whether they are whole numbers.
         n: The number of rows.
+        comma: The first of them, where they are numbers with decimal commas.
     """
 
     name: str
@@ -41,6 +45,7 @@ class Summary:
     quantiles: tuple[float, ...]
     whole: bool
     n: int
+    comma: str | None = None
 
     @classmethod
     def of(cls, cells: Cells) -> Summary:
@@ -52,12 +57,13 @@ class Summary:
             ends = np.quantile(values, LEVELS).tolist() if numeric else []
         return cls(
             cells.name,
-            there.kind,
+            _called(there),
             int(cells.gaps.sum()),
             len(set(map(repr, there.values.tolist()))),
             tuple(ends),
             there.kind == "number" and bool(np.all(values == np.round(values))),
             len(cells.gaps),
+            _with_comma(there),
         )
 
     @property
@@ -87,11 +93,7 @@ class Summary:
 
     def interval(self) -> tuple[float, float]:
         """Propose where an action may be set: where 98 % of the records have it."""
-        if self.kind != "number" or not self.quantiles:
-            raise DataError(
-                f"Expected numbers in the column {self.name!r}, because it is an "
-                f"action; got {self.kind}. Give the amount that was set, as numbers."
-            )
+        self.require_amounts()
         low, high = self.quantiles[0], self.quantiles[-1]
         if not (math.isfinite(low) and math.isfinite(high)) or not low < high:
             raise DataError(
@@ -100,6 +102,43 @@ class Summary:
                 f"--interval {self.name}=0..1, or leave it out."
             )
         return rounded(low, high)
+
+    def require_amounts(self) -> None:
+        """Raise where these cannot be the values of an action."""
+        self.require_points()
+        if self.kind != "number" or not self.quantiles:
+            raise DataError(
+                f"Expected numbers in the column {self.name!r}, because it is an "
+                f"action; got {self.kind}. Give the amount that was set, as numbers."
+            )
+
+    def require_points(self) -> None:
+        """Raise where numbers are text, because they have decimal commas."""
+        if self.comma is not None:
+            raise DataError(
+                f"Expected numbers with decimal points in the column {self.name!r}; "
+                f"got text such as {self.comma!r}. Save the table with points, e.g. "
+                f"read it by pandas.read_csv(path, decimal=',') and write it anew; if "
+                f"these are categories, say so with --categorical."
+            )
+
+
+def _called(cells: Cells) -> str:
+    """Say what the values of a column are."""
+    if cells.kind != "mixed":
+        return cells.kind
+    odd = next((odd for v in cells.values if (odd := foreign(v))), None)
+    return odd.what if odd else "booleans among numbers"
+
+
+def _with_comma(cells: Cells) -> str | None:
+    """Find the first number with a decimal comma, where all are so or whole."""
+    if cells.kind != "text":
+        return None
+    texts = [str(value) for value in cells.values]
+    if not all(COMMA.fullmatch(text) or WHOLE.fullmatch(text) for text in texts):
+        return None
+    return next((text for text in texts if COMMA.fullmatch(text)), None)
 
 
 def figure(value: float) -> str:
@@ -207,6 +246,9 @@ class Draft:
         told = records.summaries
         for role in ("context", "covariates", "actions", "outcomes"):
             records.known(getattr(self, role), role)
+        for name in self.used:
+            if name not in self.categorical:
+                told[name].require_points()
         for name in self.intervals:
             if name not in self.actions:
                 raise SpecError(

@@ -171,7 +171,7 @@ class KernelPolicy(Policy):
         setting = method.setting(records)
         # Before the systems, which fill the memory.
         horizon = horizon_of(supply)
-        joint = Support.of(even(np.concatenate([data.x, data.a], axis=1), JUDGED))
+        joint = density(np.concatenate([data.x, data.a], axis=1))
         systems: Systems
         if method.approximation is None:
             systems = Exact.factored(setting, records)
@@ -308,6 +308,11 @@ class KernelPolicy(Policy):
         x = self.schema.encode_contexts(contexts).x
         a = self.schema.actions_from_table(actions, len(x))
         return self.systems.view(x, self.solution).objective(), a[:, None, :]
+
+
+def density(v: Float[Array, "n d"]) -> Support:
+    """Learn the density of records, from some of them where they are many."""
+    return Support.of(even(v, JUDGED))
 
 
 def horizon_of(supply: Supply) -> Horizon:

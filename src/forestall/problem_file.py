@@ -51,7 +51,7 @@ def _parts(
     ]
     yield _covariates(fields, draft, records)
     yield [
-        *_comment("What is to come out well. Numbers; yes and no are 1 and 0."),
+        *_comment("What is to come out well. Numbers; write yes and no as 1 and 0."),
         f"outcomes = {value(fields['outcomes'])}",
     ]
     yield _desired(fields, records)

@@ -205,12 +205,13 @@ class Comparison:
         return f"Use {choice.label} ({told}): {why}."
 
     def _unjudged(self) -> str:
-        silent = [row.label for row in self.rows if row.value and row.value.refused]
-        if not silent:
-            return ""
-        return (
-            f"Nothing can be said of {', '.join(silent)}: too few records show what "
-            f"their actions lead to."
+        silent: dict[str, list[str]] = {}
+        for row in self.rows:
+            if row.value and row.value.refused:
+                silent.setdefault(row.value.refused.rstrip("."), []).append(row.label)
+        return " ".join(
+            f"Nothing can be said of {', '.join(labels)}: {why}."
+            for why, labels in silent.items()
         )
 
 

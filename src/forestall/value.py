@@ -30,6 +30,7 @@ REACHED = 0.8
 # The standard normal's 95 % point: intervals are 90 % ones.
 TWO_SIDED = 1.6448536269514722
 TOO_FEW = "history has too few records near these actions"
+UNJUDGED = "judged on too few records"
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +150,8 @@ def estimate(
     psi = np.full(len(good), np.nan)
     if not n:
         psi[scores.rows] = hit
-        return _told(psi, float(len(hit)), 0.0, 1.0, 0.0, "")
+        few = "" if len(hit) >= FEWEST else UNJUDGED
+        return _told(psi, float(len(hit)), 0.0, 1.0, 0.0, few)
     drawn = [
         _scored(scores, scores.weights(steps, n, factor), acted, hit)
         for factor in (1.0, 0.5, 2.0)

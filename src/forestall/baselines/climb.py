@@ -21,6 +21,8 @@ N_STEPS = 60
 N_HALVINGS = 30
 # Steps shorter than this, in standard deviations, are no steps.
 SHORT = 1e-9
+# So near to a bound, as a share of the box, an action is taken to be at it.
+NEAR = 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,13 +97,24 @@ class Hill:
         cut = self.probability.truncated(mean, self.factor[None])
         slope = cut.noise @ W - PULL * (a - self.usual[rows])
         bend = np.swapaxes(W, 0, 1) @ cut.shrinkage @ W + PULL * np.eye(a.shape[1])
-        # At a bound that the slope pushes against, an action stays.
-        free = ~((a <= self.lower) & (slope < 0) | (a >= self.upper) & (slope > 0))
-        both = free[:, :, None] & free[:, None, :]
-        bend = np.where(both, bend, np.eye(a.shape[1]))
-        toward = np.linalg.solve(bend, np.where(free, slope, 0.0)[:, :, None])[:, :, 0]
+        free = ~self._held(a, slope)
+        both = free[:, :, None] & free[:, None, :] | np.eye(a.shape[1], dtype=bool)
+        bend = np.where(both, bend, 0.0)
+        toward = np.linalg.solve(bend, slope[:, :, None])[:, :, 0]
         height = cut.log_probability - self._cost(rows, a)
         return self._searched(rows, a, slope, toward, height)
+
+    def _held(
+        self, a: Float[Array, "r d_a"], slope: Float[Array, "r d_a"]
+    ) -> Bool[Array, "r d_a"]:
+        """Tell which actions are at a bound, or nearly, that the slope pushes to."""
+        # If only those at the bound were, clipped steps could creep up to it for ever
+        # (Bertsekas 1982).
+        left = np.clip(a + slope, self.lower, self.upper) - a
+        near = NEAR * (self.upper - self.lower)
+        near = np.minimum(near, np.linalg.norm(left, axis=1)[:, None])
+        low, high = a <= self.lower + near, a >= self.upper - near
+        return low & (slope < 0) | high & (slope > 0)
 
     def _searched(
         self,

@@ -13,7 +13,10 @@ import numpy as np
 from jaxtyping import Float
 
 from forestall.arrays import Array
+from forestall.ascent import is_positive
 from forestall.baselines.linear_gaussian import LEAST, Coefficients, LinearGaussian
+from forestall.baselines.linear_policy import is_whole
+from forestall.errors import SpecError
 
 # The share of the weight that is spread anew after every record, so that a member
 # which was bad for long can come back when the drift changes its pace.
@@ -40,6 +43,19 @@ class Drift:
     smallest: float = 1e-3
     largest: float = 10.0
     n_steps: int = 13
+
+    def __post_init__(self) -> None:
+        """Check the steps."""
+        ends = (self.smallest, self.largest)
+        if not all(map(is_positive, ends)) or self.smallest > self.largest:
+            raise SpecError(
+                f"Expected smallest and largest above zero, in this order; got "
+                f"{self.smallest!r} and {self.largest!r}. Use 1e-3 and 10."
+            )
+        if not is_whole(self.n_steps) or self.n_steps < 1:
+            raise SpecError(
+                f"Expected n_steps whole and at least 1; got {self.n_steps!r}. Use 13."
+            )
 
     @property
     def steps(self) -> Float[Array, " j"]:

@@ -27,15 +27,18 @@ from forestall.baselines.flow import (
     require_flows,
 )
 from forestall.baselines.flow_system import FlowSystem, learn_system
+from forestall.baselines.linear_policy import is_whole
 from forestall.baselines.losses import LOSSES, Goal, inscribed_ball
 from forestall.decisions import Assessment
 from forestall.diagnostics import Diagnostics, diagnose
 from forestall.errors import SpecError, nearest
 from forestall.identify import Criterion
 from forestall.method import Method, Policy
+from forestall.nested import density, horizon_of
 from forestall.observations import Observations, good_records
 from forestall.problem import Problem
-from forestall.support import Horizon, Support
+from forestall.scale.supply import Held, everything
+from forestall.support import Support
 
 # Digits kept of standardised records: the order in which they were summed up must not
 # show, and training would enlarge the last ones.
@@ -95,9 +98,9 @@ class GradRehearsal(Method):
         _check_known("select", self.select, ("success", "loss"))
         for name in ("n_draws", "n_starts", "n_steps", "n_reported"):
             value = getattr(self, name)
-            if not (isinstance(value, int) and value > 0):
+            if not (is_whole(value) and value > 0):
                 raise SpecError(f"Expected {name} above zero and whole; got {value!r}.")
-        if self.n_refits < 0:
+        if not (is_whole(self.n_refits) and self.n_refits >= 0):
             raise SpecError(
                 f"Expected n_refits of zero or more; got {self.n_refits!r}."
             )
@@ -111,7 +114,7 @@ class GradRehearsal(Method):
     def fit(self, problem: Problem, history: Any) -> GradPolicy:
         """Learn a flow for every stage from historical records."""
         require_flows()
-        data = _settled(Observations.read(problem, history))
+        data = _settled(everything(problem, history))
         rng = np.random.default_rng([self.seed, 9])
         samples = [data, *(_resampled(data, rng) for _ in range(self.n_refits))]
         with _watching(self.progress) as watch:
@@ -122,11 +125,11 @@ class GradRehearsal(Method):
         return GradPolicy(
             problem=problem,
             schema=data.schema,
-            horizon=Horizon.of(data.schema.context, data.x),
+            horizon=horizon_of(Held(data, data)),
             method=self,
             data=data,
             systems=systems,
-            joint=Support.of(np.concatenate([data.x, data.a], axis=1)),
+            joint=density(np.concatenate([data.x, data.a], axis=1)),
         )
 
 

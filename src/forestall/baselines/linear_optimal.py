@@ -8,7 +8,12 @@ from jaxtyping import Float
 
 from forestall.arrays import Array
 from forestall.baselines.climb import Hill
-from forestall.baselines.linear_policy import LinearMethod, LinearPolicy, factor_of
+from forestall.baselines.linear_policy import (
+    LinearMethod,
+    LinearPolicy,
+    factor_of,
+    is_whole,
+)
 from forestall.baselines.polytope_probability import PolytopeProbability
 from forestall.errors import SpecError
 
@@ -35,9 +40,10 @@ class LinearOptimal(LinearMethod):
     def __post_init__(self) -> None:
         """Check the numbers of draws and of points."""
         super().__post_init__()
-        if self.n_points < 1:
+        if not is_whole(self.n_points) or self.n_points < 1:
             raise SpecError(
-                f"Expected n_points of at least 1; got {self.n_points!r}. Use 64."
+                f"Expected n_points of at least 1 and whole; got {self.n_points!r}. "
+                f"Use 64."
             )
 
     def choose(

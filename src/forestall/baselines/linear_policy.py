@@ -20,10 +20,12 @@ from forestall.diagnostics import Diagnostics, diagnose
 from forestall.errors import ForestallWarning, SpecError
 from forestall.identify import Criterion
 from forestall.method import Method, Policy
+from forestall.nested import density, horizon_of
 from forestall.observations import Observations, good_records
 from forestall.problem import Problem
 from forestall.region import Polytope
-from forestall.support import Horizon, Support
+from forestall.scale.supply import Held, everything
+from forestall.support import Support
 
 # A model that is off by more than this on what it has seen proves nothing.
 GAP = 0.15
@@ -46,24 +48,28 @@ class LinearMethod(Method):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Check the number of draws."""
-        if self.n_draws < 2:
+        """Check the draws."""
+        if not is_whole(self.n_draws) or self.n_draws < 2:
             raise SpecError(
                 f"Expected n_draws of at least 2, because intervals are their "
-                f"quantiles; got {self.n_draws!r}. Use 200."
+                f"quantiles, and whole; got {self.n_draws!r}. Use 200."
+            )
+        if not is_whole(self.seed) or self.seed < 0:
+            raise SpecError(
+                f"Expected seed whole and not below zero; got {self.seed!r}. Use 0."
             )
 
     def fit(self, problem: Problem, history: Any) -> LinearPolicy:
         """Learn a policy from historical records."""
-        data = Observations.read(problem, history)
+        data = everything(problem, history)
         policy = LinearPolicy(
             problem=problem,
             schema=data.schema,
-            horizon=Horizon.of(data.schema.context, data.x),
+            horizon=horizon_of(Held(data, data)),
             method=self,
             data=data,
             model=LinearGaussian.fit(problem, data),
-            joint=Support.of(np.concatenate([data.x, data.a], axis=1)),
+            joint=density(np.concatenate([data.x, data.a], axis=1)),
         )
         policy.warn()
         return policy
@@ -228,6 +234,11 @@ class LinearPolicy(Policy):
         low, high = self.data.a.min(axis=0), self.data.a.max(axis=0)
         out = (a < low - (high - low)) | (a > high + (high - low))
         return out.any(axis=1)
+
+
+def is_whole(value: object) -> bool:
+    """Tell whole numbers, which True and False are not."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def factor_of(law: Rehearsed) -> Float[Array, "s d d"]:

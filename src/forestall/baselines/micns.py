@@ -18,9 +18,10 @@ from forestall.baselines.linear_gaussian import Coefficients, LinearGaussian, Re
 from forestall.baselines.noted import Choice, NotedMethod, NotedPolicy, check_share
 from forestall.decisions import percent
 from forestall.errors import SpecError, nearest
+from forestall.nested import density, horizon_of
 from forestall.observations import Observations
 from forestall.problem import Problem
-from forestall.support import Horizon, Support
+from forestall.scale.supply import Held
 
 if TYPE_CHECKING:
     Cost = Mapping[str, float] | Sequence[Sequence[float]] | None
@@ -84,11 +85,11 @@ class MICNS(NotedMethod):
         return MICNSPolicy(
             problem=problem,
             schema=data.schema,
-            horizon=Horizon.of(data.schema.context, data.x),
+            horizon=horizon_of(Held(data, data)),
             method=self,
             data=data,
             model=model,
-            joint=Support.of(np.concatenate([data.x, data.a], axis=1)),
+            joint=density(np.concatenate([data.x, data.a], axis=1)),
             cost=cost_matrix(self.cost, tuple(problem.actions), data),
         )
 

@@ -9,15 +9,21 @@ import numpy as np
 from jaxtyping import Float
 
 from forestall.arrays import Array
+from forestall.ascent import is_positive
 from forestall.decisions import Assessment
 from forestall.diagnostics import Diagnostics, diagnose
+from forestall.errors import FitError, SpecError
 from forestall.identify import Criterion
 from forestall.kernels import Gaussian, median_bandwidth
 from forestall.method import Method, Policy
+from forestall.nested import horizon_of
 from forestall.observations import Observations, good_records
 from forestall.problem import Problem
 from forestall.ridge import Belief, Ridge
-from forestall.support import Horizon
+from forestall.scale.supply import Held, everything
+
+# More records than this take minutes, and soon more memory than there is.
+MOST = 20_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,15 +38,26 @@ class NoAction(Method):
     bandwidth: float = 1.0
     penalty: float = 1e-4
 
+    def __post_init__(self) -> None:
+        """Check both."""
+        for name in ("bandwidth", "penalty"):
+            value = getattr(self, name)
+            if not is_positive(value):
+                raise SpecError(
+                    f"Expected {name} above zero; got {value!r}. Leave it out for the "
+                    f"default."
+                )
+
     def fit(self, problem: Problem, history: Any) -> NoActionPolicy:
         """Learn how likely a good outcome is without action."""
-        data = Observations.read(problem, history)
+        data = everything(problem, history)
+        _check_size(data.n)
         kernel = Gaussian(median_bandwidth(data.x, self.bandwidth))
         ridge = Ridge.of(kernel(data.x, data.x), self.penalty)
         return NoActionPolicy(
             problem=problem,
             schema=data.schema,
-            horizon=Horizon.of(data.schema.context, data.x),
+            horizon=horizon_of(Held(data, data)),
             data=data,
             kernel=kernel,
             ridge=ridge,
@@ -96,4 +113,12 @@ class NoActionPolicy(Policy):
             np.full(len(x), np.nan),
             context.score(x),
             context.extrapolates(x),
+        )
+
+
+def _check_size(n: int) -> None:
+    if n > MOST:
+        raise FitError(
+            f"Expected at most {MOST:,} records for NoAction(), whose fit is cubic in "
+            f"their number; got {n:,}. Pass a random part of them."
         )

@@ -16,6 +16,7 @@ from forestall.decisions import Assessment
 from forestall.errors import SpecError
 from forestall.observations import Observations
 from forestall.problem import Problem
+from forestall.scale.supply import everything
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +38,7 @@ class NotedMethod(LinearMethod):
 
     def fit(self, problem: Problem, history: Any) -> NotedPolicy:
         """Learn a policy from historical records."""
-        policy = self.learned(problem, Observations.read(problem, history))
+        policy = self.learned(problem, everything(problem, history))
         policy.warn()
         return policy
 

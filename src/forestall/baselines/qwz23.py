@@ -13,17 +13,20 @@ from jaxtyping import Float, Int
 from scipy.special import betaincinv
 
 from forestall.arrays import Array
+from forestall.ascent import is_positive
 from forestall.baselines.bayes import Beliefs
 from forestall.baselines.cuts import Cell, Cuts
 from forestall.baselines.linear_gaussian import LinearGaussian, Rehearsed
+from forestall.baselines.linear_policy import is_whole
 from forestall.baselines.milp import most_inside
 from forestall.baselines.noted import Choice, NotedMethod, NotedPolicy, check_share
 from forestall.baselines.online import Inquiry, encoded
 from forestall.decisions import Assessment, Decisions, percent
 from forestall.errors import ForestallWarning, SpecError
+from forestall.nested import density, horizon_of
 from forestall.observations import ContextRows, Observations
 from forestall.problem import Problem
-from forestall.support import Horizon, Support
+from forestall.scale.supply import Held
 
 # Worlds drawn to choose by: a sweep takes many, a mixed-integer program does not.
 SWEPT, SOLVED = 2000, 200
@@ -76,13 +79,13 @@ class QWZ23(NotedMethod):
         check_share("delta", self.delta)
         if self.threshold is not None:
             check_share("threshold", self.threshold)
-        for name in ("n_worlds", "n_fresh", "time_limit"):
+        if not is_positive(self.time_limit):
+            raise _not_above_zero("time_limit", self.time_limit)
+        for name in ("n_worlds", "n_fresh"):
             value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise SpecError(
-                    f"Expected {name} above zero; got {value!r}. Leave it out for "
-                    f"the default."
-                )
+            left_out = name == "n_worlds" and value is None
+            if not left_out and not (is_whole(value) and value > 0):
+                raise _not_above_zero(name, value, " and whole")
 
     def learned(self, problem: Problem, data: Observations) -> QWZ23Policy:
         """Fit the model."""
@@ -92,11 +95,11 @@ class QWZ23(NotedMethod):
         return QWZ23Policy(
             problem=problem,
             schema=data.schema,
-            horizon=Horizon.of(data.schema.context, data.x),
+            horizon=horizon_of(Held(data, data)),
             method=self,
             data=data,
             model=replace(model, point=beliefs.mean(model)),
-            joint=Support.of(np.concatenate([data.x, data.a], axis=1)),
+            joint=density(np.concatenate([data.x, data.a], axis=1)),
             beliefs=beliefs,
         )
 
@@ -166,7 +169,7 @@ class QWZ23Policy(NotedPolicy):
         return replace(
             self,
             model=replace(model, point=beliefs.mean(model)),
-            joint=Support.of(model.state[:, columns]),
+            joint=density(model.state[:, columns]),
             beliefs=beliefs,
         )
 
@@ -259,6 +262,13 @@ def pac_band(
     low = np.where(all_, 0.0, 1.0 - betaincinv(most + 1.0, n - most, 1.0 - q))
     high = np.where(none, 1.0, 1.0 - betaincinv(some, n - some + 1.0, q))
     return np.maximum(low, p - reach), np.minimum(high, p + reach)
+
+
+def _not_above_zero(name: str, value: object, kind: str = "") -> SpecError:
+    return SpecError(
+        f"Expected {name} above zero{kind}; got {value!r}. Leave it out for the "
+        f"default."
+    )
 
 
 def _note(cell: Cell) -> str:

@@ -20,9 +20,9 @@ def case_of(policy: Policy, pairs: Sequence[str], file: Path | None) -> dict[str
     """Read one context, from pairs and from a file; what is wrong with it is raised."""
     columns = {column.name: column for column in policy.schema.context.columns}
     found = {} if file is None else _from_file(file)
-    for pair in pairs:
-        name, text = _pair(pair, tuple(columns), "--context")
-        found[name] = _value(columns[name], text)
+    given = _pairs(pairs, tuple(columns), "--context")
+    found |= {name: _value(columns[name], text) for name, text in given.items()}
+    _require_all([name for name in columns if name not in found], tuple(columns))
     faults = policy.schema.encode_contexts(found).faults
     if len(faults) != 1:
         raise DataError(
@@ -38,14 +38,13 @@ def actions_of(policy: Policy, pairs: Sequence[str]) -> dict[str, float]:
     """Read the actions that are asked about."""
     names = tuple(policy.problem.actions)
     found: dict[str, float] = {}
-    for pair in pairs:
-        name, text = _pair(pair, names, "--action")
+    for name, text in _pairs(pairs, names, "--action").items():
         try:
             found[name] = float(text)
         except ValueError:
             raise DataError(
-                f"Expected a number for the action {name!r}; got {text!r}. Write, "
-                f"e.g., --action {name}=0.4."
+                f"Expected a number for the action {name!r}; got {text!r}."
+                f"{_pointed(text)} Write, e.g., --action '{name}=0.4'."
             ) from None
     absent = [name for name in names if found and name not in found]
     if absent:
@@ -53,6 +52,28 @@ def actions_of(policy: Policy, pairs: Sequence[str]) -> dict[str, float]:
             f"Expected --action for every action ({', '.join(names)}); missing: "
             f"{', '.join(absent)}."
         )
+    return found
+
+
+def _require_all(absent: Sequence[str], names: Sequence[str]) -> None:
+    if absent:
+        raise DataError(
+            f"Expected --context for each of {', '.join(names)}; missing: "
+            f"{', '.join(absent)}. Write, e.g., --context '{absent[0]}=...', or all of "
+            f"them as one JSON object with --context-file."
+        )
+
+
+def _pairs(pairs: Sequence[str], names: tuple[str, ...], option: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, text = _pair(pair, names, option)
+        if name in found:
+            raise SpecError(
+                f"Expected {option} once for each name; got {name!r} as "
+                f"{found[name]!r} and as {text!r}. Keep one of them."
+            )
+        found[name] = text
     return found
 
 
@@ -74,7 +95,12 @@ def _pair(pair: str, names: tuple[str, ...], option: str) -> tuple[str, str]:
 def _value(column: Column, text: str) -> Any:
     """Read a value as the history has it: the level of a category, or a number."""
     if not isinstance(column, Categorical):
-        return float(text) if reads_as_number(text) else text
+        if reads_as_number(text):
+            return float(text)
+        raise DataError(
+            f"Expected a finite number for {column.name!r}; got {text!r}."
+            f"{_pointed(text) or ' Give its value.'}"
+        )
     same = [level for level in column.levels if str(level) == text]
     as_bool = YES_OR_NO.get(text.lower())
     if not same and as_bool in column.levels and as_bool is not None:
@@ -82,7 +108,15 @@ def _value(column: Column, text: str) -> Any:
     return same[0] if same else text
 
 
+def _pointed(text: str) -> str:
+    """Say how decimals are written, where a comma was."""
+    pointed = text.replace(",", ".", 1)
+    wrong = pointed != text and reads_as_number(pointed)
+    return f" Write decimals with a point: {pointed}." if wrong else ""
+
+
 def _from_file(file: Path) -> dict[str, Any]:
+    place = "standard input" if str(file) == "-" else repr(str(file))
     try:
         data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
         found = json.loads(data.decode("utf-8"))
@@ -90,7 +124,7 @@ def _from_file(file: Path) -> dict[str, Any]:
         found = str(error)
     if not isinstance(found, dict) or not found:
         raise DataError(
-            f"Expected one JSON object with the contexts in {str(file)!r}; got "
+            f"Expected one JSON object with the contexts in {place}; got "
             f"{str(found)[:80] or 'nothing'}. Write, e.g., "
             f'{{"credit_score": 0.3}}.'
         )

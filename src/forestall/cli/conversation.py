@@ -29,8 +29,7 @@ def ask(draft: Draft, records: Records) -> Draft:
     """Ask for everything that is missing of a question."""
     _show_columns(records)
     if not draft.actions:
-        names = _names("What can be set? (actions)", draft, records)
-        draft = replace(draft, actions=names)
+        draft = replace(draft, actions=_actions(draft, records))
     if not draft.outcomes:
         names = _names("What is to come out well? (outcomes)", draft, records)
         draft = replace(draft, outcomes=names)
@@ -82,6 +81,19 @@ def _names(
         return names
 
     return _until_read(f"{text}\n ", read, default=None if needed else "")
+
+
+def _actions(draft: Draft, records: Records) -> tuple[str, ...]:
+    """Ask for actions until all of them are amounts."""
+    while True:
+        names = _names("What can be set? (actions)", draft, records)
+        try:
+            for name in names:
+                records.summaries[name].require_amounts()
+        except ForestallError as error:
+            screen.say("Error: ", "bold red", str(error))
+        else:
+            return names
 
 
 def _order(draft: Draft) -> Tiers:
@@ -147,7 +159,8 @@ def _desired(draft: Draft, records: Records) -> tuple[str, ...]:
         Polytope.parse(list(texts), names).require_interior()
         return texts
 
-    return _until_read(f"What is desired? (e.g. {names[0]} >= 1)", read)
+    first = names[0] if names[0].isidentifier() else f"`{names[0]}`"
+    return _until_read(f"What is desired? (e.g. {first} >= 1)", read)
 
 
 def _with_codes(draft: Draft, records: Records) -> Draft:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,14 +12,17 @@ import typer
 
 from forestall import screen
 from forestall.cli.cluster import spread
-from forestall.cli.methods import METHODS, method_named
+from forestall.cli.methods import METHODS, class_named, method_named
 from forestall.cli.options import Cluster, History, Json, Question, Records, Step
+from forestall.errors import SpecError
 
 if TYPE_CHECKING:
     from forestall.diagnostics import Diagnostics
     from forestall.problem import Problem
 
 SUFFIX = ".forestall"
+# What no problem file is called.
+TABLES = (".csv", ".parquet", ".feather", ".arrow")
 
 
 def check(
@@ -129,13 +133,13 @@ def compare(
         from forestall.comparison import compare as judge
 
         question = read_question(problem, step)
-        names = methods and [name.strip() for name in methods.split(",")]
+        names = [class_named(name.strip()) for name in (methods or "").split(",")]
         # Two threads that wait for each other make a short job a long one.
         with threadpool_limits(1):
             told = judge(
                 question,
                 history,
-                names or None,
+                names if methods else None,
                 folds,
                 seed,
                 patience=patience,
@@ -153,6 +157,12 @@ def read_question(path: Path, step: int | None) -> Problem:
     """Read a problem file, for one time step where one is named."""
     from forestall.problem import Problem
 
+    if path.suffix.lower() in TABLES:
+        raise SpecError(
+            f"Expected a problem file first and the history second; got the table "
+            f"{str(path)!r} as the problem. Swap them, or write a problem file with: "
+            f"forestall init {shlex.quote(str(path))}"
+        )
     question = Problem.from_file(path)
     return question if step is None else question.at(step)
 

@@ -22,6 +22,8 @@ METHODS = {
     "grad": ("baselines", "GradRehearsal"),
     "no_action": ("baselines", "NoAction"),
 }
+# What Python and the tables of ``compare`` call them.
+CLASSES = {kind: name for name, (_, kind) in METHODS.items()}
 OF_LOW_RANK = ("staged", "nested", "conditional")
 KINDS = ("nystrom", "fourier")
 
@@ -30,9 +32,10 @@ def method_named(name: str, approximation: str | None = None) -> Method:
     """Make a method with its default settings.
 
     Args:
-        name: One of ``METHODS``.
+        name: One of ``METHODS``, or of ``CLASSES``.
         approximation: What :func:`approximation_named` reads, or nothing.
     """
+    name = CLASSES.get(name, name)
     if name not in METHODS:
         raise SpecError(
             f"Expected a method for --method, one of {', '.join(METHODS)}; got "
@@ -48,6 +51,11 @@ def method_named(name: str, approximation: str | None = None) -> Method:
     if approximation is None:
         return method()
     return method(approximation=approximation_named(approximation))
+
+
+def class_named(name: str) -> str:
+    """Call a method as Python does; a name that is none stays as it is."""
+    return METHODS[name][1] if name in METHODS else name
 
 
 def approximation_named(text: str) -> Approximation:

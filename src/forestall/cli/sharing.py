@@ -22,6 +22,14 @@ def report(
     figures: Annotated[
         int, typer.Option(min=0, help="For how many contexts to draw figures.")
     ] = 3,
+    identifier: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="A column of the contexts that names the cases.",
+            show_default=False,
+        ),
+    ] = None,
     format_: Annotated[
         str, typer.Option("--format", help="Of stdin: csv, parquet or jsonl.")
     ] = "csv",
@@ -38,7 +46,9 @@ def report(
         policy = load(file)
         given = read(contexts, format_)
         update("Deciding, drawing and writing")
-        written = reporting.write(policy, given, out, figures=figures)
+        written = reporting.write(
+            policy, given, out, figures=figures, identifier=identifier
+        )
     if as_json:
         screen.show_json({"files": [str(written)]})
     else:

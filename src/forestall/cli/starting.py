@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -164,7 +165,7 @@ def _write(
     else:
         print(question)
         screen.show_files([out])
-        print(f"Next: forestall check {out} {history}")
+        print(f"Next: forestall {shlex.join(['check', str(out), str(history)])}")
     left = [name for name in records.summaries if name not in draft.used]
     if left:
         screen.say("Left out: ", "bold", ", ".join(left))

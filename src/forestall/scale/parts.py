@@ -21,6 +21,8 @@ from forestall.errors import DataError, ForestallError
 # Of each end of a file, so many bytes tell it from another of the same size: there
 # Parquet and Arrow files keep their footers.
 ENDS = 1 << 16
+# Rows that are digested at a time, of what is no file.
+DIGESTED = 65_536
 # Of Parquet, read ahead a megabyte of each column. What is buffered beforehand, the
 # default, stays in memory until the file is closed: in the end, all of it.
 READING: dict[str, Any] = {"buffer_size": 1 << 20, "pre_buffer": False}
@@ -114,21 +116,22 @@ class FilePart(Part):
 
     def mark(self) -> dict[str, Any]:
         """Give name, size, rows and a digest of both ends of the file."""
+        with open(self.path, "rb") as file:
+            ends = digest_of_ends(file)
         return {
             "name": Path(self.path).name,
             "bytes": os.path.getsize(self.path),
             "rows": self.rows(),
-            "ends": digest_of_ends(self.path),
+            "ends": ends,
         }
 
 
-def digest_of_ends(path: str | Path) -> str:
-    """Digest the first and the last bytes of a file."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        digest.update(file.read(ENDS))
-        file.seek(max(0, os.path.getsize(path) - ENDS))
-        digest.update(file.read(ENDS))
+def digest_of_ends(file: Any) -> str:
+    """Digest the first and the last bytes of an open file."""
+    digest = hashlib.sha256(file.read(ENDS))
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - ENDS))
+    digest.update(file.read(ENDS))
     return digest.hexdigest()[:16]
 
 
@@ -292,14 +295,30 @@ class FragmentPart(Part):
         return isinstance(self._fragment, ds.Dataset)
 
     def mark(self) -> dict[str, Any]:
-        """Give name, size and rows, as far as there are."""
+        """Give name, size, rows and a digest, of the ends where it is a file."""
         path = getattr(self._fragment, "path", "")
-        info = self._fragment.filesystem.get_file_info(path) if path else None
+        if not path:
+            told = self._digest()
+            return {"name": self.name, "bytes": None, "rows": self.rows(), **told}
+        files = self._fragment.filesystem
+        with files.open_input_file(path) as file:
+            size, ends = file.size(), digest_of_ends(file)
         return {
-            "name": Path(path).name or self.name,
-            "bytes": info and info.size,
+            "name": Path(path).name,
+            "bytes": size,
             "rows": self.rows(),
+            "ends": ends,
         }
+
+    def _digest(self) -> dict[str, str]:
+        """Digest every row; nothing else tells tables in memory from each other."""
+        digest = hashlib.sha256()
+        for table in self.batches(self._schema.names, DIGESTED):
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, table.schema) as stream:
+                stream.write_table(table.combine_chunks())
+            digest.update(sink.getvalue())
+        return {"digest": digest.hexdigest()[:16]}
 
 
 @dataclass(frozen=True, eq=False)

@@ -177,12 +177,13 @@ class Source:
         }
 
 
-def check_rows(rows: int) -> None:
+def check_rows(rows: Any) -> None:
     """Check a number of rows for each batch."""
-    if rows < 1:
+    whole = isinstance(rows, int) and not isinstance(rows, bool)
+    if not whole or rows < 1:
         raise DataError(
-            f"Expected batch_rows of at least 1; got {rows}. Leave it out for "
-            f"{BATCH_ROWS}."
+            f"Expected batch_rows whole and at least 1; got {rows!r}. Leave it out for "
+            f"the default."
         )
 
 

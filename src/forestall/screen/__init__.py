@@ -12,10 +12,10 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.table import Table
 
 # Where output goes to a file, a table must not be squeezed into 80 columns.
@@ -29,7 +29,8 @@ def show(*parts: Any) -> None:
 
     # Made anew each time, because tests and pipes replace the stream.
     width = None if sys.stdout.isatty() else WIDTH
-    Console(width=width, highlight=False).print(*parts)
+    console = Console(width=width, highlight=False)
+    console.print(*(_fitting(part, console) for part in parts))
 
 
 def show_json(value: Any) -> None:
@@ -110,8 +111,35 @@ def table_of(*heads: str, figures: int = 0) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for k, head in enumerate(heads):
         is_figure = k >= len(heads) - figures
-        table.add_column(head, justify="right" if is_figure else "left")
+        justify: Literal["left", "right"] = "right" if is_figure else "left"
+        # A number that is cut short is another number.
+        table.add_column(head, justify=justify, overflow="fold")
     return table
+
+
+def _fitting(part: Any, console: Console) -> RenderableType:
+    """Write a table row under row where it is too narrow for its numbers."""
+    from rich.table import Table
+
+    if not isinstance(part, Table):
+        return part
+    # At full width, because a measure is never wider than the console.
+    free = console.options.update(max_width=10_000)
+    fits = console.measure(part, options=free).minimum <= console.width
+    return part if fits else _stacked(part)
+
+
+def _stacked(table: Table) -> RenderableType:
+    """Write each row as lines, with the head of its column before each cell."""
+    from rich.table import Table
+
+    lines = Table.grid(padding=(0, 2))
+    for row in zip(*(column.cells for column in table.columns), strict=True):
+        for column, cell in zip(table.columns, row, strict=True):
+            if str(cell):
+                lines.add_row(column.header, cell)
+        lines.add_row("", "")
+    return lines
 
 
 def percent(share: float | None) -> str:

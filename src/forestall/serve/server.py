@@ -113,8 +113,9 @@ def check_host(host: str, token: str | None) -> None:
     """Raise where others could ask without a token."""
     if token is None and not is_loopback(host):
         raise SpecError(
-            f"Expected a token, because others can reach {host!r}; got none. Pass "
-            f"token=..., or serve this machine only with host='127.0.0.1'."
+            f"Expected a token, because others can reach {host!r}; got none. Pass one "
+            f"(FORESTALL_TOKEN or --token; token=... in Python), or serve this machine "
+            f"only, at 127.0.0.1."
         )
 
 

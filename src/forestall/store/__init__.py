@@ -218,5 +218,5 @@ def _reading(path: Any) -> Iterator[None]:
     except DamageError as error:
         raise StoreError(
             f"Expected a saved policy in {str(path)!r}; got {error}. Save it anew with "
-            f"policy.save(...), or take it from a copy."
+            f"policy.save(...) or 'forestall fit', or take it from a copy."
         ) from error

@@ -1,6 +1,6 @@
 // The pictures as plotly takes them: landscape and outcomes.
 
-import { pretty } from "./format.js";
+import { called, pretty } from "./format.js";
 import { clipped, sidesOn, span } from "./region.js";
 
 export function theme() {
@@ -145,7 +145,7 @@ function arrow({ usual, advised, advice }, over, look, without) {
   }];
 }
 
-// The last three traces: what is usual, what is recommended, what is set.
+// The last three traces: what is usual, the best that was found, what is set.
 function points({ usual, advised, advice, setting, answer }, over, look, without) {
   const at = (actions, p) => spot(actions, p, over);
   const dot = (name, symbol, size, color, width, where) => ({
@@ -155,7 +155,7 @@ function points({ usual, advised, advice, setting, answer }, over, look, without
   });
   return [
     dot("usual action, today", "diamond", 10, look.card, 1.6, at(usual, without)),
-    dot("recommended", "circle", 12, look.accent, 1.6, at(advised, advice?.probability)),
+    dot(called(advice?.verdict), "circle", 12, look.accent, 1.6, at(advised, advice?.probability)),
     dot("your setting", "circle-open", 17, look.ink, 2, at(setting, answer?.probability)),
   ];
 }

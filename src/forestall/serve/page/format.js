@@ -53,8 +53,14 @@ export function short(value, step) {
   return String(Math.abs(four - value) <= Math.abs(fixed - value) ? four : fixed);
 }
 
+// Names with spaces stand in backticks, which nobody has to read.
 export function relations(text) {
-  return text.replaceAll(">=", "≥").replaceAll("<=", "≤");
+  return text.replaceAll(">=", "≥").replaceAll("<=", "≤").replaceAll("`", "");
+}
+
+// What the best action that was found is called: only to act on it is advice.
+export function called(verdict) {
+  return verdict === "act" ? "recommended" : "best candidate";
 }
 
 export function listed(names, word = "and") {

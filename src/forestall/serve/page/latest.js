@@ -3,15 +3,19 @@
 const SLOWEST = 8;
 
 export class Latest {
-  // send: question, signal -> answer. show: answer, question, whether it is the newest.
-  // fail: error, question. interrupt: give up an answer that is no longer wanted.
-  constructor({ send, show, fail, interrupt = false }) {
-    Object.assign(this, { send, show, fail, interrupt });
+  // send: question, signal -> answer. interrupt: give up an answer no longer wanted.
+  constructor({ send, interrupt = false }) {
+    Object.assign(this, { send, interrupt });
     this.newest = null;
     this.wanted = null;
     this.running = null;
     this.tries = 0;
     this.seconds = 0;
+  }
+
+  // show: answer, question, whether it is the newest. fail: error, question.
+  answer({ show, fail }) {
+    Object.assign(this, { show, fail });
   }
 
   ask(question) {
