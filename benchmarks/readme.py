@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from forestall.bench import pooled_markdown, summarise, to_markdown
-from forestall.reproduce.main_table import lift_shares
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -14,7 +13,7 @@ COLUMNS = ["success", "no action", "oracle", "lift share", "by verdict", "cover"
 TABLES: dict[str, Callable[[], str]] = {
     "results": lambda: to_markdown(summarise(RESULTS / "decisions.csv"), COLUMNS),
     "unseen": lambda: pooled_markdown(summarise(RESULTS / "unseen.csv")),
-    "rivals": lambda: lift_shares(RESULTS / "reproduce"),
+    "rivals": lambda: to_markdown(summarise(RESULTS / "rivals.csv"), COLUMNS),
 }
 
 

@@ -203,6 +203,7 @@ def test_a_context_of_which_nothing_can_be_said_abstains_alone(fitted):
     assert name in told.reason[1]
     assert np.isnan(told.probability[1])
     assert told.support[1] == 0
+    assert told[1].actions == {}
     box = np.array(list(problem.actions.values()))
     assert ((told.actions[1] >= box[:, 0]) & (told.actions[1] <= box[:, 1])).all()
     whole = policy.recommend(contexts_of(problem, records, slice(0, 3)))

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"\d+\.?\d*")
-PLANS = ["foundation", "decisions", "unseen", "ablations", "large", "ascent"]
+PLANS = ["foundation", "decisions", "unseen", "ablations", "large", "ascent", "rivals"]
 FORESTALL = [sys.executable, "-m", "forestall"]
 
 
@@ -70,7 +70,8 @@ def test_the_commands_lead_from_records_to_a_report(tmp_path):
     for line in commands.splitlines():
         run(line.removeprefix("$ "), tmp_path)
     assert len((tmp_path / "decisions.csv").read_text("utf-8").splitlines()) == 6
-    assert (tmp_path / "report.html").read_text("utf-8").lower().startswith("<!doctype html>")
+    report = (tmp_path / "report.html").read_text("utf-8")
+    assert report.lower().startswith("<!doctype html>")
 
 
 def test_make_demo_runs():

@@ -61,6 +61,13 @@ class Assessment:
         joined: Any = (None if c[0] is None else np.concatenate(c) for c in columns)
         return cls(*joined)
 
+    @property
+    def all_altered(self) -> Bool[Array, "q d_a"]:
+        """Which actions are altered, spelt out."""
+        if self.altered is not None:
+            return self.altered
+        return np.ones(self.actions.shape, dtype=bool)
+
     def remarked(self, i: int, verdict: Verdict, reason: str) -> tuple[Verdict, str]:
         """Add what there is to say about how the action of context ``i`` was chosen."""
         note = "" if self.notes is None else str(self.notes[i])
@@ -166,9 +173,8 @@ class Decisions:
             [verdict for verdict, _ in told],
             [reason for _, reason in told],
             identification,
-            np.ones(assessment.actions.shape, dtype=bool)
-            if assessment.altered is None
-            else assessment.altered,
+            # Where the context cannot be read, nothing is to be set.
+            assessment.all_altered & ~faulty[:, None],
             schema.actions.names,
             rows.table,
         )
