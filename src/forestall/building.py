@@ -185,11 +185,11 @@ class Builder:
     def _equation(self, inputs: Int[Array, " d"], column: int) -> Equation:
         """Choose the functions of a mean, by a first look and then by calm records."""
         z, v = self.state[:, inputs], self.state[:, column]
+        ends = EVERYWHERE if self._is_level(column) else tamed(v)
+        v = np.clip(v, *ends)
         choice = self._choice(inputs, v)
         if self._is_level(column) or not self.parts.recentred:
-            return Equation(inputs, column, EVERYWHERE, self._draft(z, v, choice))
-        ends = tamed(v)
-        v = np.clip(v, *ends)
+            return Equation(inputs, column, ends, self._draft(z, v, choice))
         first = self._draft(z, v, choice, n_draws=0)
         look = first.settled(first.count(z, v), z, v)
         usual = Usual.of(look, z)
