@@ -23,7 +23,7 @@ from forestall.encoding import Block, Categorical, Numeric
 from forestall.errors import DataError
 from forestall.observations import Observations, good_records
 from forestall.problem import Problem
-from forestall.table import Table, like
+from forestall.table import Table, like, read_table
 
 N = 40
 REALS = st.floats(-1e6, 1e6, allow_subnormal=False)
@@ -822,3 +822,10 @@ def test_declared_categories_may_read_as_numbers():
 def test_few_numbers_among_categories_are_categories():
     schema = Observations.read(make_problem(), with_cell("sector", 0, 7)).schema
     assert schema.context.columns[1].levels == (7, "farm", "retail", "steel")
+
+
+def test_a_folder_and_a_path_to_nothing_are_told_apart(tmp_path):
+    with pytest.raises(DataError, match=r"it is a folder\. Name a file in it"):
+        read_table(tmp_path)
+    with pytest.raises(DataError, match=r"there is none\. Check the path"):
+        read_table(tmp_path / "histry")

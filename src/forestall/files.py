@@ -20,8 +20,9 @@ def read_toml(
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or error
         raise error_class(
-            f"Expected a {what} file in TOML; could not read {str(path)!r}: {error}. "
+            f"Expected a {what} file in TOML; could not read {str(path)!r}: {why}. "
             f"Check the path, and that the file is text in UTF-8."
         ) from error
     except tomllib.TOMLDecodeError as error:

@@ -161,7 +161,12 @@ def read_table(path: str | Path) -> Any:
     import pyarrow as pa
 
     path = Path(path)
-    if path.suffix.lower() not in READERS:
+    if path.is_dir():
+        raise DataError(
+            f"Expected one file at {str(path)!r}; it is a folder. Name a file in it; "
+            f"whole folders are taken by fit and recommend_to."
+        )
+    if (path.suffix or path.exists()) and path.suffix.lower() not in READERS:
         raise DataError(
             f"Expected the path of a {', '.join(READERS)} file; got {str(path)!r}. "
             f"Convert it, or read it yourself and pass the data frame."
