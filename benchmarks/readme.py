@@ -13,7 +13,7 @@ COLUMNS = ["success", "no action", "oracle", "lift share", "by verdict", "cover"
 TABLES: dict[str, Callable[[], str]] = {
     "results": lambda: to_markdown(summarise(RESULTS / "decisions.csv"), COLUMNS),
     "unseen": lambda: pooled_markdown(summarise(RESULTS / "unseen.csv")),
-    "rivals": lambda: to_markdown(summarise(RESULTS / "rivals.csv"), COLUMNS),
+    "rivals": lambda: to_markdown(summarise(RESULTS / "rivals.csv"), COLUMNS[:-1]),
 }
 
 
