@@ -458,7 +458,8 @@ def test_a_run_writes_results_figures_and_the_page_and_goes_on(tiny):
     assert tiny.page.read_text(encoding="utf-8") == render(tiny.results)
 
 
-def test_absent_data_are_said_and_do_not_stop_the_rest(tiny):
+def test_absent_data_are_said_and_do_not_stop_the_rest(tiny, tmp_path, monkeypatch):
+    monkeypatch.setenv("FORESTALL_DATA", str(tmp_path))
     said = []
     run(["nhanes"], progress=said.append)
     assert said == [

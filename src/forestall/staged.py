@@ -31,6 +31,8 @@ from forestall.support import Horizon, Support
 
 # Records looked at to screen their actions, and to see whether the system fits.
 TAKEN = 64
+# How far aside of them the screened actions lie, in standard deviations.
+ASIDE = 0.01
 # A system that is off by more than this on what it has seen proves nothing.
 GAP = 0.15
 
@@ -190,7 +192,7 @@ class StagedPolicy(Policy):
             subsets = [np.array(subset) for subset in self.subsets]
             box = Box(self.schema.lower, self.schema.upper)
             rng = np.random.default_rng([self.method.seed, 1])
-            taken = self.data.a[:: max(1, self.data.n // TAKEN)]
+            taken = self._about_taken()
             search = self.method.search
             draws = self._worlds(1, search.n_draws)
             chosen = search.best(self.system, x, subsets, box, taken, draws, rng)
@@ -222,6 +224,12 @@ class StagedPolicy(Policy):
             self.joint.extrapolates(joint) | unproven,
             altered,
         )
+
+    def _about_taken(self) -> Float[Array, "m d_a"]:
+        """Actions of history, a little off: no person's own is given out."""
+        taken = self.data.a[:: max(1, self.data.n // TAKEN)]
+        rng = np.random.default_rng([self.method.seed, 4])
+        return taken + ASIDE * rng.normal(size=taken.shape)
 
     def _worlds(self, first: int, n: int) -> Int[Array, " s"]:
         """Name drawn worlds; without epistemic spread, the mean over and over."""
