@@ -40,10 +40,13 @@ def history(n=20):
     return columns | {"effect": effect}
 
 
-def told(policy):
+def told(policy, actions=None):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        answers = policy.recommend(CONTEXTS)
+        if actions is None:
+            answers = policy.recommend(CONTEXTS)
+        else:
+            answers = policy.evaluate(CONTEXTS, np.array(actions))
     return {k: getattr(answers, k).tolist() for k in FIELDS}
 
 
