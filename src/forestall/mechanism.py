@@ -117,7 +117,7 @@ class Mechanism:
             out -= waves @ self.frequencies / widths
         return out * self.scale
 
-    def _angles(self, t: Float[Array, "n d"]) -> Float32[Array, "n f"]:
+    def _angles(self, t: Float[Array, "n d"]) -> Float[Array, "n f"]:
         return single(t @ self.frequencies.T + self.phases)
 
     @property
