@@ -18,7 +18,7 @@ def decided(seed):
     task = tasks.get(f"random-{seed}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ForestallWarning)
-        policy = forestall.fit(task.problem, task.history(600, seed=seed))
+        policy = forestall.fit(task.problem, task.history(1000, seed=seed))
         table = task.contexts(CONTEXTS, seed=seed)
         told = policy.recommend(table)
     rows = np.column_stack(list(table.values()))
