@@ -71,7 +71,7 @@ def gram(v: Float[Array, "n d"], c: Float[Array, "m d"]) -> Float[Array, "n m"]:
 
 
 def quick_gram(v: Float[Array, "n d"], c: Float[Array, "m d"]) -> Float32[Array, "n m"]:
-    """Evaluate the same with exponentials of seven digits, ten times as fast.
+    """Evaluate the same with exponentials of seven digits, which are quicker.
 
     For centres ``c`` among the records, which are never absurd.
     """

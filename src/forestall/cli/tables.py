@@ -169,18 +169,21 @@ def write(tables: Iterable[pa.Table], out: Path, format_: str) -> None:
 def _write_csv(tables: Iterator[pa.Table], file: Any) -> None:
     from pyarrow import csv
 
-    first = next(tables)
-    with csv.CSVWriter(file, first.schema) as writer:
-        writer.write_table(first)
-        for table in tables:
-            writer.write_table(table.cast(first.schema))
+    _write_with(csv.CSVWriter, tables, file)
 
 
 def _write_parquet(tables: Iterator[pa.Table], file: Any) -> None:
     from pyarrow import parquet
 
+    _write_with(parquet.ParquetWriter, tables, file)
+
+
+def _write_with(
+    writer_of: Callable[..., Any], tables: Iterator[pa.Table], file: Any
+) -> None:
+    """Write what follows with the columns of what comes first."""
     first = next(tables)
-    with parquet.ParquetWriter(file, first.schema) as writer:
+    with writer_of(file, first.schema) as writer:
         writer.write_table(first)
         for table in tables:
             writer.write_table(table.cast(first.schema))
