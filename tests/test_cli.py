@@ -124,7 +124,7 @@ def test_check_prints_roles_identification_shares_ranges_and_overlap(files):
     assert result.returncode == 0, result.stderr
     for expected in (
         "Choose      interest_rate in [0, 1]",
-        "Adjusted for, before the first action: industry_stability",
+        "Compared: records that are alike in the context and industry_stability.",
         "300 complete records",
         "repayment_rate >= 0.6",
         "industry_stability   covariates",
@@ -160,7 +160,7 @@ def test_a_deep_check_adds_mechanisms_contexts_and_what_would_help(tmp_path, his
     assert result.exit_code == 0, result.output
     for expected in (
         "120 complete records",
-        "Mechanisms, by records left out",
+        "How well each variable is predicted, by records left out",
         "interest_rate        action",
         "By how much each moves the probability of a good outcome",
         "What would help most",

@@ -29,6 +29,7 @@ ORDER = [
     "encoding",
     "observations",
     "kernels",
+    "hills",
     "ridge",
     "expansion",
     "ascent",

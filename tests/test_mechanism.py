@@ -7,12 +7,13 @@ from scipy.stats import kstest
 
 from forestall import mechanism as home
 from forestall.equation import STRAY, Usual, tamed
+from forestall.hills import FAR, WIDTH, hills
 from forestall.kernels import gram
 from forestall.law import Law, ridge_if_it_helps
 from forestall.lowrank import Nystrom, RandomFourier
 from forestall.mechanism import DOUBT, Draft, Mechanism
 from forestall.select import Choice, Likelihood, choose
-from forestall.spanning import polynomials
+from forestall.spanning import polynomials, trends
 
 DRAWS = np.arange(65)
 
@@ -39,21 +40,37 @@ def fitted(curved):
 @pytest.fixture
 def all_digits(monkeypatch):
     """The algebra is held to all digits; that seven do in use has its own test."""
+    with_all_digits(monkeypatch)
+
+
+def with_all_digits(monkeypatch):
     monkeypatch.setattr(home, "quick_gram", gram)
     monkeypatch.setattr(home, "single", lambda v: v)
+    monkeypatch.setattr(home, "trends", lambda *args, **_: trends(*args))
+
+
+def along(p, q):
+    """The kernel of the hills along one input, one bump after the other."""
+    tops = WIDTH * np.arange(-4, 5)
+    return sum(
+        np.exp(-0.5 * ((p - top) / WIDTH) ** 2)
+        * np.exp(-0.5 * ((q - top) / WIDTH) ** 2)
+        for top in tops
+    )
 
 
 def test_the_likelihood_is_that_of_a_gaussian_process(rng):
     z, y = rng.normal(size=(30, 2)), rng.normal(size=30)
-    theta = np.array([-2.0, -0.5, -1.0, -0.3, 0.4, 0.2, 0.5])
+    theta = np.array([-2.0, -0.5, -1.0, -0.3, 0.4, 0.2, 0.5, -1.5, -0.7])
     quadratic, smooth, noise = np.exp(theta[:3])
-    slopes, widths = np.exp(theta[3:5]), np.exp(theta[5:])
+    slopes, widths, heights = np.split(np.exp(theta[3:]), 3)
     K = np.array(
         [
             [
                 1
                 + (slopes * p) @ q
                 + quadratic * (p @ q) ** 2
+                + heights @ along(p, q)
                 + smooth * np.exp(-0.5 * (((p - q) / widths) ** 2).sum())
                 for q in z
             ]
@@ -64,7 +81,7 @@ def test_the_likelihood_is_that_of_a_gaussian_process(rng):
     likelihood = Likelihood(z, y, np.array([0, 1]))
     other = theta + 0.1
     without_beliefs = [
-        likelihood(t)[0] - likelihood._believed(t, 0.0, np.zeros(7))[0]
+        likelihood(t)[0] - likelihood._believed(t, 0.0, np.zeros(9))[0]
         for t in (theta, other)
     ]
     assert without_beliefs[0] == pytest.approx(slow, abs=1e-8)
@@ -72,17 +89,65 @@ def test_the_likelihood_is_that_of_a_gaussian_process(rng):
 
 
 def test_the_gradient_of_the_likelihood_is_right(rng):
-    z, y = rng.normal(size=(40, 3)), rng.normal(size=40)
-    likelihood = Likelihood(z, y, np.array([0, 1, 1]))
-    theta = np.array([-2.0, -0.5, -1.0, -0.3, 0.4, 0.2, 0.5])
+    z, y = rng.normal(size=(40, 4)), rng.normal(size=40)
+    z[:, 3] = z[:, 3] > 0
+    likelihood = Likelihood(z, y, np.array([0, 1, 1, 2]))
+    assert likelihood.curved.tolist() == [0, 1, 2]
+    theta = np.array([-2.0, -0.5, -1, -0.3, 0.4, 0.2, 0.5, 0.1, 0.3, -1.5, -0.7, -1])
     error = check_grad(lambda t: likelihood(t)[0], lambda t: likelihood(t)[1], theta)
     assert error < 1e-4
 
 
-def test_an_irrelevant_input_gets_a_wide_width(fitted):
-    widths = fitted.choice.widths
-    assert widths[0] < 2
-    assert widths[2] > 4 * widths[0]
+def test_what_inputs_do_alone_are_hills_and_an_irrelevant_one_has_none(fitted):
+    # sin(2 z0) + z1^2: a hill along either, or a curve, and nothing for both together.
+    assert 0 in fitted.choice.hilly
+    assert 2 not in fitted.choice.hilly
+    assert fitted.choice.linear[2] < 1e-3
+
+
+def test_what_inputs_do_together_is_a_bend_and_an_irrelevant_one_is_wide(rng):
+    z = rng.normal(size=(500, 3))
+    v = np.sin(2 * z[:, 0] * z[:, 1]) + 0.2 * rng.normal(size=500)
+    choice = choose(z, standardised(v), np.arange(3))
+    assert choice.smooth > 0.1
+    assert choice.widths[2] > 4 * max(choice.widths[:2])
+
+
+def test_hills_leave_less_to_learn_where_effects_add_up(rng):
+    z, points = rng.normal(size=(400, 6)), rng.normal(size=(400, 6))
+
+    def truth(z):
+        return np.sin(1.5 * z).sum(axis=1)
+
+    v = truth(z) + 0.5 * rng.normal(size=400)
+    with_hills = choose(z, standardised(v), np.arange(6))
+    likelihood = Likelihood(z, standardised(v), np.arange(6))
+    # No column is curved, so none has hills.
+    vars(likelihood)["curved"] = np.empty(0, dtype=int)
+    theta = likelihood.simplified(likelihood.maximised())
+    quadratic, smooth, noise = np.exp(theta[:3]).tolist()
+    slopes, widths, _ = np.split(np.exp(theta[3:]), 3)
+    without = Choice(slopes, quadratic, smooth, noise, widths)
+
+    def off(choice):
+        mechanism = Mechanism.of(z, v, choice, 0, np.random.default_rng(0))
+        return np.mean((mechanism(points, DRAWS[:1])[:, 0] - truth(points)) ** 2)
+
+    assert off(with_hills) < 0.5 * off(without)
+
+
+def test_hills_end_and_never_overflow():
+    far = np.array([[np.finfo(float).max], [-1e300], [FAR]])
+    for kind in (np.float32, np.float64):
+        z = np.clip(far, -1e30, 1e30).astype(kind)
+        assert hills(z).max() < 1e-9
+    assert hills(far).max() < 1e-9
+
+
+def test_a_category_has_no_hills(rng):
+    z = np.column_stack([rng.normal(size=300), rng.integers(0, 2, size=300)])
+    v = 3 * z[:, 1] + 0.1 * rng.normal(size=300)
+    assert 1 not in choose(z, standardised(v), np.arange(2)).hilly
 
 
 def test_a_linear_world_needs_no_bends(rng):
@@ -91,6 +156,7 @@ def test_a_linear_world_needs_no_bends(rng):
     choice = choose(z, standardised(v), np.arange(3))
     assert choice.smooth < 1e-3
     assert choice.quadratic < 1e-3
+    assert not len(choice.hilly)
     assert choice.noise == pytest.approx(0.09 / v.var(), rel=0.2)
 
 
@@ -140,12 +206,22 @@ def test_the_mean_equals_the_exact_gaussian_process(curved):
     np.testing.assert_allclose(mechanism(points, DRAWS[:1])[:, 0], exact, atol=0.06)
 
 
-CHOICE = Choice(np.array([0.5, 0.5, 0.1]), 0.1, 0.8, 0.05, np.array([3.0, 3.0, 6.0]))
+CHOICE = Choice(
+    np.array([0.5, 0.5, 0.1]),
+    0.1,
+    0.8,
+    0.05,
+    np.array([3.0, 3.0, 6.0]),
+    np.array([0, 2]),
+    np.array([0.3, 0.1]),
+)
 
 
 def covariance(p, q):
     squares = (((p[:, None] - q[None]) / CHOICE.widths) ** 2).sum(axis=2)
     trend = 1 + (CHOICE.linear * p) @ q.T + CHOICE.quadratic * (p @ q.T) ** 2
+    for column, height in zip(CHOICE.hilly, CHOICE.hills, strict=True):
+        trend += height * along(p[:, column][:, None], q[:, column])
     return trend + CHOICE.smooth * np.exp(-0.5 * squares)
 
 
@@ -254,8 +330,7 @@ def test_waves_differentiate_too(curved, rng):
 def test_seven_digits_are_enough_for_every_draw(fitted, monkeypatch, rng):
     z = rng.normal(size=(500, 3))
     quick, slope = fitted(z, DRAWS), fitted.gradient(z, 5)
-    monkeypatch.setattr(home, "quick_gram", gram)
-    monkeypatch.setattr(home, "single", lambda v: v)
+    with_all_digits(monkeypatch)
     np.testing.assert_allclose(quick, fitted(z, DRAWS), atol=1e-3)
     np.testing.assert_allclose(slope, fitted.gradient(z, 5), atol=1e-2)
 

@@ -110,7 +110,7 @@ def test_fit_tells_what_was_learned_and_where_it_is(place, tmp_path):
     result = invoke("fit", *files, "--method", "nested", "-o", out)
     assert result.exit_code == 0, result.output
     assert "NestedRehearsal from 150 records" in result.stdout
-    assert "Adjusted for, before the first action: stability" in result.stdout
+    assert "alike in the context and stability." in result.stdout
     assert f"Written: {out}" in result.stdout
     assert forestall.load(out).problem == Problem.from_file(files[0])
 

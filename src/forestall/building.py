@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -19,11 +19,9 @@ from forestall.problem import Problem
 from forestall.region import Polytope
 from forestall.rehearsal import Node, Outcome, Rehearsal
 from forestall.scale.supply import Supply
-from forestall.select import Choice, choose
+from forestall.select import Choice, guessed, refined
 
 EVERYWHERE = (-np.inf, np.inf)
-# Where more records than this stray, the functions are chosen anew by the calm ones.
-RARE = 0.02
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,25 +181,48 @@ class Builder:
         return pieces
 
     def _equation(self, inputs: Int[Array, " d"], column: int) -> Equation:
-        """Choose the functions of a mean, by a first look and then by calm records."""
+        """Choose the functions of a mean."""
         z, v = self.state[:, inputs], self.state[:, column]
-        ends = EVERYWHERE if self._is_level(column) else tamed(v)
-        v = np.clip(v, *ends)
-        choice = self._choice(inputs, v)
-        if self._is_level(column) or not self.parts.recentred:
+        if self._is_level(column):
+            ends, guess = EVERYWHERE, self._guess(inputs, v)
+            choice = self._refined(guess, inputs, v)
             return Equation(inputs, column, ends, self._draft(z, v, choice))
-        first = self._draft(z, v, choice, n_draws=0)
+        ends = tamed(v)
+        v = np.clip(v, *ends)
+        guess = self._guess(inputs, v)
+        if not self.parts.recentred:
+            return Equation(inputs, column, ends, self._draft(z, v, guess))
+        first = self._draft(z, v, guess, n_draws=0)
         look = first.settled(first.count(z, v), z, v)
+        # What strays is pulled in; where records are louder than elsewhere, they count
+        # less, from here on.
         usual = Usual.of(look, z)
         calm = usual.calmed(z, v)
-        if np.mean(np.abs(calm - v) > 1e-9) > RARE:
-            choice = self._choice(inputs, calm)
-        equation = Equation(inputs, column, ends, self._draft(z, calm, choice), usual)
-        if not self.parts.local_laws:
-            return equation
-        # Where records are louder than elsewhere, they will count less.
-        spread, quiet = loud(z, look.residuals)
-        return replace(equation, spread=spread, quiet=quiet)
+        local = self.parts.local_laws
+        spread, quiet = loud(z, look.residuals) if local else (None, 1.0)
+        loudness = None if spread is None else spread(z, 0) ** 2
+        choice = self._refined(guess, inputs, calm, loudness)
+        draft = self._draft(z, calm, choice)
+        return Equation(inputs, column, ends, draft, usual, spread, quiet)
+
+    def _guess(self, inputs: Int[Array, " d"], v: Float[Array, " n"]) -> Choice:
+        z = self.state[:, inputs]
+        if not self.parts.recentred:
+            flat = np.full(z.shape[1], 1e-12)
+            return Choice(flat, 1e-12, 1e-12, 1.0, np.ones(z.shape[1]))
+        return guessed(z, _scaled(v), self._groups(inputs))
+
+    def _refined(
+        self,
+        guess: Choice,
+        inputs: Int[Array, " d"],
+        v: Float[Array, " n"],
+        loudness: Float[Array, " n"] | None = None,
+    ) -> Choice:
+        if not self.parts.recentred:
+            return guess
+        groups = self._groups(inputs)
+        return refined(guess, self.state[:, inputs], _scaled(v), groups, loudness)
 
     def _draft(
         self,
@@ -217,14 +238,6 @@ class Builder:
         return any(
             self.columns[v].start <= column < self.columns[v].stop for v in self.levels
         )
-
-    def _choice(self, inputs: Int[Array, " d"], v: Float[Array, " n"]) -> Choice:
-        z = self.state[:, inputs]
-        if not self.parts.recentred:
-            flat = np.full(z.shape[1], 1e-12)
-            return Choice(flat, 1e-12, 1e-12, 1.0, np.ones(z.shape[1]))
-        y = (v - v.mean()) / (v.std() or 1.0)
-        return choose(z, y, self._groups(inputs), alike=not self.parts.relevance)
 
     def _node(self, piece: Piece, mechanisms: Mapping[Key, Mechanism]) -> Node:
         own = tuple(mechanisms[key] for key in piece.keys)
@@ -250,6 +263,9 @@ class Builder:
         return Law.of(z, mechanism.residuals, n_draws, self.rng, local=local)
 
     def _groups(self, inputs: Int[Array, " d"]) -> Int[Array, " d"]:
+        """Tell which columns are of one variable, and so have one width."""
+        if not self.parts.relevance:
+            return np.zeros_like(inputs)
         owner = np.empty(self.state.shape[1], dtype=int)
         for k, part in enumerate(self.columns.values()):
             owner[part] = k
@@ -273,6 +289,10 @@ class Counting:
 def state_of(data: Observations) -> Float[Array, "n w"]:
     """All variables side by side: contexts, covariates, actions, outcomes."""
     return np.concatenate([data.x, data.u, data.a, data.y], axis=1)
+
+
+def _scaled(v: Float[Array, " n"]) -> Float[Array, " n"]:
+    return (v - v.mean()) / (v.std() or 1.0)
 
 
 def known_parents(problem: Problem) -> dict[str, set[str]] | None:

@@ -165,9 +165,9 @@ def _range(problem: Problem, data: Observations, cells: Cells) -> Range:
 
 def _bias_text(verdict: Identification) -> str:
     if verdict.nested.valid is False:
-        return f"The nested formula is biased here. {verdict.nested.explanation}"
+        return f"The method nested is biased here. {verdict.nested.explanation}"
     if verdict.nested.valid is None and verdict.staged:
-        return f"The nested formula may be biased. {verdict.nested.explanation}"
+        return f"The method nested may be biased. {verdict.nested.explanation}"
     return ""
 
 

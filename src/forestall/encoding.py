@@ -12,7 +12,16 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from forestall.arrays import Array
-from forestall.cells import LARGEST, Cells, foreign, label, plain, shown
+from forestall.cells import (
+    LARGEST,
+    Cells,
+    foreign,
+    from_objects,
+    label,
+    plain,
+    reads_as_number,
+    shown,
+)
 from forestall.errors import DataError, nearest
 
 
@@ -78,8 +87,21 @@ class Numeric(Column):
     def fault(self, value: Any) -> str:
         """Say what is wrong with an unreadable value."""
         got = math.nan if value is None else plain(value)
+        (read,) = from_objects(self.name, [value]).readings()
+        if LARGEST < abs(read) < math.inf:
+            return (
+                f"Expected a number up to {LARGEST:g} for {self.name!r}; got {got!r}, "
+                f"which is too large to be worked with. Correct it."
+            )
+        if math.isfinite(read):
+            return (
+                f"Expected a number near those of history for {self.name!r}, "
+                f"{self.mean:.4g} give or take {self.scale:.4g}; got {got!r}, which is "
+                f"too far from them to be worked with. Correct it."
+            )
         return (
-            f"Expected a finite number for {self.name!r}; got {got!r}. Give its value."
+            f"Expected a finite number for {self.name!r}; got {got!r}."
+            f"{pointed(got) or ' Give its value.'}"
         )
 
     def _z(self, values: Float[Array, " n"]) -> Float[Array, " n"]:
@@ -154,6 +176,13 @@ class Categorical(Column):
         code = {level: k for k, level in enumerate(self.levels)}
         codes = [-1 if foreign(v) else code.get(v, -1) for v in cells.labels()]
         return np.array(codes, dtype=int)
+
+
+def pointed(value: Any) -> str:
+    """Say how decimals are written, where a comma was."""
+    text = str(value).replace(",", ".", 1)
+    wrong = isinstance(value, str) and text != value and reads_as_number(text)
+    return f" Write decimals with a point: {text}." if wrong else ""
 
 
 def _said(level: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ from forestall.table import Table
 
 # Sums of 64 bits that a fingerprint consists of.
 LANES = 2
+# How much of the world writes decimals.
+COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*")
+WHOLE = re.compile(r"\s*[+-]?\d+\s*")
 
 
 @dataclass(frozen=True)
@@ -162,6 +166,7 @@ def number(cells: Cells, role: str) -> Cells:
             f"Expected a continuous action in the column {cells.name!r}; got booleans. "
             f"Yes-or-no actions are not supported; give the amount that was set."
         )
+    check_points(cells)
     return Cells(cells.name, "number", cells.numbers())
 
 
@@ -177,17 +182,43 @@ def usable(cells: Cells, where: str) -> Cells:
     return cells
 
 
+def with_comma(cells: Cells) -> tuple[int, str] | None:
+    """Find the first number with a decimal comma, where all are so or whole."""
+    if cells.kind != "text":
+        return None
+    texts = {i: str(v) for i, v in enumerate(cells.values.tolist()) if v is not None}
+    if not all(COMMA.fullmatch(v) or WHOLE.fullmatch(v) for v in texts.values()):
+        return None
+    return next((found for found in texts.items() if COMMA.fullmatch(found[1])), None)
+
+
+def check_points(cells: Cells, or_else: str = "") -> None:
+    """Raise where numbers are text, because they have commas."""
+    found = with_comma(cells)
+    if found is not None:
+        row, text = found
+        raise DataError(
+            f"Expected numbers with decimal points in the column {cells.name!r}; got "
+            f"text with a comma, first {text!r} in row {row}. Save the table with "
+            f"points, and without marks between thousands: e.g. read it by "
+            f"pandas.read_csv(path, decimal=',') and write it anew{or_else}."
+        )
+
+
 def _check_not_huge(cells: Cells) -> None:
     huge = np.isfinite(cells.values) & (np.abs(cells.values) > LARGEST)
     if huge.any():
         row = int(huge.argmax())
         raise DataError(
             f"Expected numbers up to {LARGEST:g} in the column {cells.name!r}; got "
-            f"{cells.values[row]:g} in row {row}. Correct it, or use a larger unit."
+            f"{cells.values[row]:g} in row {row}, which is too large to be worked "
+            f"with. Correct it, or use a larger unit."
         )
 
 
 def _check_no_numbers_in_text(cells: Cells) -> None:
+    named = f"Problem(categorical=[{cells.name!r}])"
+    check_points(cells, f"; if these are categories, say so with {named}")
     counts = Counter(v for v in cells.values.tolist() if v is not None)
     total = counts.total()
     readable = sum(k for value, k in counts.items() if reads_as_number(value))
@@ -200,5 +231,5 @@ def _check_no_numbers_in_text(cells: Cells) -> None:
         f"which {readable} of {total} values read as numbers. First "
         f"{'value' if readable == total else 'other value'}: {value!r} in row {row}. "
         f"Convert {example} to numbers or gaps, or say that these are categories with "
-        f"Problem(categorical=[{cells.name!r}])."
+        f"{named}."
     )

@@ -180,7 +180,7 @@ def _doubt(roles: Roles, staged: tuple[str, ...]) -> Criterion:
         None,
         f"Biased if what lies between actions ({listed(staged)}) influences both a "
         f"later action and the outcome ({listed(roles.outcomes)}); the order alone "
-        f"cannot tell, a graph can. The staged formula allows for it.",
+        f"cannot tell, a graph can. The default method, staged, allows for it.",
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,15 +11,13 @@ import numpy as np
 
 from forestall.cells import Cells, foreign, shown
 from forestall.errors import DataError, SpecError, nearest
+from forestall.history import with_comma
 from forestall.identify import Tiers
 from forestall.table import Table
 
 LEVELS = (0.01, 0.1, 0.5, 0.9, 0.99)
 # Whole numbers of so many different values may be codes.
 FEW, OFTEN = 12, 5
-# How much of the world writes decimals.
-COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*")
-WHOLE = re.compile(r"\s*[+-]?\d+\s*")
 
 
 @dataclass(frozen=True)
@@ -63,7 +60,7 @@ class Summary:
             tuple(ends),
             there.kind == "number" and bool(np.all(values == np.round(values))),
             len(cells.gaps),
-            _with_comma(there),
+            (with_comma(there) or (0, None))[1],
         )
 
     @property
@@ -129,16 +126,6 @@ def _called(cells: Cells) -> str:
         return cells.kind
     odd = next((odd for v in cells.values if (odd := foreign(v))), None)
     return odd.what if odd else "booleans among numbers"
-
-
-def _with_comma(cells: Cells) -> str | None:
-    """Find the first number with a decimal comma, where all are so or whole."""
-    if cells.kind != "text":
-        return None
-    texts = [str(value) for value in cells.values]
-    if not all(COMMA.fullmatch(text) or WHOLE.fullmatch(text) for text in texts):
-        return None
-    return next((text for text in texts if COMMA.fullmatch(text)), None)
 
 
 def figure(value: float) -> str:

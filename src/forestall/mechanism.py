@@ -18,7 +18,7 @@ from forestall.arrays import Array
 from forestall.kernels import quick_gram
 from forestall.lowrank import Approximation
 from forestall.select import Choice
-from forestall.spanning import Spanning, polynomial_gradient, polynomials
+from forestall.spanning import Spanning, trends, trends_gradient
 
 # Random waves of the prior's Gaussian part.
 WAVES = 96
@@ -42,7 +42,7 @@ class Mechanism:
         choice: The hyperparameters.
         mean: The mean of the output.
         scale: The standard deviation of the output.
-        trend: Weights of the polynomial.
+        trend: Weights of the polynomial and the hills.
         centres: Centres of the Gaussian part, in units of the widths.
         bumps: Their weights.
         frequencies: Frequencies of random waves: those of the prior, or of the
@@ -93,7 +93,8 @@ class Mechanism:
         self, z: Float[Array, "n d"], draws: Int[Array, " s"]
     ) -> Float[Array, "n s"]:
         """Evaluate the mean (draw 0) or draws of it."""
-        out = polynomials(z, self._order) @ self.trend[:, draws]
+        rows = trends(z, self.choice, len(self.trend), quick=True)
+        out = rows @ self.trend[:, draws]
         t = z / self.choice.widths
         if len(self.centres):
             out += quick_gram(t, self.centres) @ single(self.bumps[:, draws])
@@ -107,7 +108,7 @@ class Mechanism:
 
     def gradient(self, z: Float[Array, "n d"], draw: int) -> Float[Array, "n d"]:
         """Differentiate one draw by its inputs."""
-        out = polynomial_gradient(z, self.trend[:, draw], self._order)
+        out = trends_gradient(z, self.choice, self.trend[:, draw])
         t, widths = z / self.choice.widths, self.choice.widths
         if len(self.centres):
             rows = quick_gram(t, self.centres) * single(self.bumps[:, draw])
@@ -119,10 +120,6 @@ class Mechanism:
 
     def _angles(self, t: Float[Array, "n d"]) -> Float[Array, "n f"]:
         return single(t @ self.frequencies.T + self.phases)
-
-    @property
-    def _order(self) -> int:
-        return 1 if len(self.trend) == len(self.choice.widths) + 1 else 2
 
 
 @dataclass(frozen=True, eq=False)

@@ -171,11 +171,12 @@ class Policy(ABC):
         return shown(_shared(self, blocks, jobs), len(blocks))
 
     def _warn(self, rows: ContextRows, unheard: Sequence[str | None]) -> None:
-        faults = [text for text in rows.faults if text]
+        faults = [(i, text) for i, text in enumerate(rows.faults) if text]
         if faults:
+            row, first = faults[0]
             warnings.warn(
                 f"{len(faults)} of {rows.n} contexts cannot be read; their rows "
-                f"abstain. The first: {faults[0]}",
+                f"abstain. The first, in row {row}: {first}",
                 ForestallWarning,
                 stacklevel=4,
             )

@@ -3,16 +3,18 @@ r"""Hyperparameters from the records alone, by marginal likelihood.
 A mechanism is a Gaussian process whose kernel continues what the data say:
 
 .. math:: k(z, z') = 1 + \sum_g s_g z_g^\top z'_g + s_q (z^\top z')^2
+    + \sum_g h_g b(z_g)^\top b(z'_g)
     + s_f \exp\Big(-\tfrac12 \sum_g |z_g - z'_g|^2 / \rho_g^2\Big) + s_e \delta
 
 The linear and the quadratic part are a trend that goes on where there are no data; the
-Gaussian part bends it where there are. A variable whose :math:`s_g` vanishes and whose
-width :math:`\rho_g` is large against its spread does not matter.
+hills :math:`b` bend it along one variable alone, and the Gaussian part bends it along
+all of them together. A variable whose :math:`s_g` and :math:`h_g` vanish, and whose
+width :math:`\rho_g` is large against its spread, does not matter.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -23,6 +25,7 @@ from scipy.optimize import OptimizeResult, minimize
 from threadpoolctl import threadpool_limits
 
 from forestall.arrays import Array
+from forestall.hills import TOPS, hills
 from forestall.kernels import gram
 
 # The likelihood is cubic in the number of records: few show which of two hills is the
@@ -38,8 +41,10 @@ SIMPLICITY = 3.0
 # What a parameter gains in log probability by luck, and the log variance of nothing.
 LUCK, NOTHING = 0.5, -30.0
 START = np.log([0.05, 0.5, 0.2])
-START_SLOPE, START_WIDTHS = np.log(0.5), (1.0, 3.0)
+START_SLOPE, START_WIDTHS, START_HILLS = np.log(0.5), (1.0, 3.0), np.log(0.05)
 VARIANCE, NOISE = (-12.0, 5.0), (-9.0, 2.0)
+# Bends and hills that are less than this beside the noise are left out.
+LEAST = 0.002
 WIDTH = (np.log(0.15), np.log(30.0))
 
 
@@ -53,6 +58,8 @@ class Choice:
         smooth: The variance :math:`s_f` of the Gaussian part.
         noise: The variance :math:`s_e` of the noise.
         widths: The width :math:`\rho` of each input column.
+        hilly: The input columns that have hills.
+        hills: The prior variance :math:`h_g` of the hills of each of these.
     """
 
     linear: Float[Array, " d"]
@@ -60,14 +67,14 @@ class Choice:
     smooth: float
     noise: float
     widths: Float[Array, " d"]
+    hilly: Int[Array, " h"] = field(default_factory=lambda: np.empty(0, dtype=int))
+    hills: Float[Array, " h"] = field(default_factory=lambda: np.empty(0))
 
 
 def choose(
     z: Float[Array, "n d"],
     y: Float[Array, " n"],
     groups: Int[Array, " d"],
-    *,
-    alike: bool = False,
 ) -> Choice:
     """Maximise the marginal likelihood, on subsamples where there are many records.
 
@@ -75,22 +82,58 @@ def choose(
         z: The inputs, standardised.
         y: The output, standardised.
         groups: The variable behind each input column; a variable has one width.
-        alike: Treat all variables as one, with the same width and slope variance.
     """
+    return refined(guessed(z, y, groups), z, y, groups)
+
+
+def guessed(
+    z: Float[Array, "n d"], y: Float[Array, " n"], groups: Int[Array, " d"]
+) -> Choice:
+    """Find by few records which of several hills is the highest, as for `choose`."""
     if not z.shape[1]:
         return Choice(np.empty(0), 1e-12, 1e-12, 1.0, np.empty(0))
-    if alike:
-        groups = np.zeros_like(groups)
-    few, many = (Likelihood.among(z, y, groups, n) for n in (FEW, MANY))
+    few = Likelihood.among(z, y, groups, FEW)
     # Small matrices gain nothing from threads and lose much on a busy machine.
     with threadpool_limits(limits=1, user_api="blas"):
-        theta = few.maximised()
-        if len(many.y) > len(few.y):
-            theta = many.climbed(theta, LAST_STEPS).x
-        theta = many.simplified(theta)
-    quadratic, smooth, noise = np.exp(theta[:3]).tolist()
-    slopes, widths = np.split(np.exp(theta[3:]), 2)
-    return Choice(slopes[groups], quadratic, smooth, noise, widths[groups])
+        return few.choice(few.maximised())
+
+
+def refined(
+    guess: Choice,
+    z: Float[Array, "n d"],
+    y: Float[Array, " n"],
+    groups: Int[Array, " d"],
+    loudness: Float[Array, " n"] | None = None,
+) -> Choice:
+    """Go on from a guess to the top, by more records, as for `choose`.
+
+    Args:
+        guess: Where to begin.
+        z: The inputs.
+        y: The output.
+        groups: The variable behind each input column.
+        loudness: The variance of each record's noise, on any scale; ``None`` where all
+            are alike. What is noise must not be taken for bends.
+    """
+    if not z.shape[1]:
+        return guess
+    many = Likelihood.among(z, y, groups, MANY, loudness)
+    with threadpool_limits(limits=1, user_api="blas"):
+        end = many.climbed(_theta(guess, groups), LAST_STEPS)
+        return many.choice(many.simplified(end.x))
+
+
+def _theta(choice: Choice, groups: Int[Array, " d"]) -> Float[Array, " k"]:
+    """Read the logarithms back, one for each variable."""
+    _, first = np.unique(groups, return_index=True)
+    heights = np.zeros(len(groups))
+    heights[choice.hilly] = choice.hills
+    # Of the columns of a variable some may have hills.
+    highest = np.zeros(len(first))
+    np.maximum.at(highest, groups, heights)
+    common = [choice.quadratic, choice.smooth, choice.noise]
+    each = [choice.linear[first], choice.widths[first], highest]
+    return np.log(np.maximum(np.concatenate([common, *each]), np.exp(NOTHING)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,11 +144,13 @@ class Likelihood:
         z: The inputs.
         y: The output.
         groups: The variable behind each input column.
+        loudness: The variance of each record's noise, relative to the common one.
     """
 
     z: Float[Array, "n d"]
     y: Float[Array, " n"]
     groups: Int[Array, " d"]
+    loudness: Float[Array, " n"] | float = 1.0
 
     @classmethod
     def among(
@@ -114,35 +159,62 @@ class Likelihood:
         y: Float[Array, " n"],
         groups: Int[Array, " d"],
         most: int,
+        loudness: Float[Array, " n"] | None = None,
     ) -> Likelihood:
         """Take records evenly, at most so many."""
         every = np.linspace(0, len(y) - 1, min(len(y), most)).astype(int)
-        return cls(z[every], y[every], groups)
+        if loudness is None:
+            return cls(z[every], y[every], groups)
+        return cls(z[every], y[every], groups, loudness[every] / loudness.mean())
 
     @cached_property
     def curves(self) -> Float[Array, "n n"]:
         """The kernel of the quadratic trend."""
         return (self.z @ self.z.T) ** 2
 
+    @cached_property
+    def curved(self) -> Int[Array, " h"]:
+        """The columns along which there may be hills; two values make a slope."""
+        columns = np.sort(self.z, axis=0)
+        steps = (np.diff(columns, axis=0) > 0.0).sum(axis=0)
+        return np.flatnonzero(steps > 1)
+
+    @cached_property
+    def hills(self) -> Float[Array, "n b"]:
+        """The hills along these columns."""
+        return hills(self.z[:, self.curved])
+
     def maximised(self) -> Float[Array, " k"]:
-        """Descend from a wiggly and from a smooth start; keep the better end."""
+        """Descend from several starts; keep the best end.
+
+        A wiggly and a smooth start without hills, then hills on the better one, and
+        hills from the outset: either may hide the other way to explain the records.
+        """
         g = self.groups.max() + 1
-        slopes = np.full(g, START_SLOPE)
-        ends = [
-            self.climbed(np.concatenate([START, slopes, np.full(g, np.log(w))]), STEPS)
-            for w in START_WIDTHS
+        slopes, flat = np.full(g, START_SLOPE), np.full(g, VARIANCE[0])
+        starts = [
+            np.concatenate([START, slopes, np.full(g, np.log(w))]) for w in START_WIDTHS
         ]
+        ends = [self.climbed(np.concatenate([start, flat]), STEPS) for start in starts]
+        if len(self.curved):
+            found = min(ends, key=lambda end: end.fun).x[: 3 + 2 * g]
+            hilly = np.full(g, START_HILLS)
+            ends += [
+                self.climbed(np.concatenate([start, hilly]), STEPS)
+                for start in (found, starts[-1])
+            ]
         return min(ends, key=lambda end: end.fun).x
 
     def climbed(self, theta: Float[Array, " k"], n_steps: int) -> OptimizeResult:
         """Go to where the records are likelier, from one start."""
         g = self.groups.max() + 1
+        each = np.repeat([VARIANCE, WIDTH, VARIANCE], g, axis=0)
         return minimize(
             self,
             theta,
             jac=True,
             method="L-BFGS-B",
-            bounds=[VARIANCE, VARIANCE, NOISE, *[VARIANCE] * g, *[WIDTH] * g],
+            bounds=[VARIANCE, VARIANCE, NOISE, *each],
             options={"maxiter": n_steps},
         )
 
@@ -163,17 +235,28 @@ class Likelihood:
             theta, lowest = without, value
         return theta
 
+    def choice(self, theta: Float[Array, " k"]) -> Choice:
+        """Give each column the hyperparameters of its variable."""
+        quadratic, smooth, noise = np.exp(theta[:3]).tolist()
+        each = np.split(np.exp(theta[3:]), 3)
+        slopes, widths, heights = (v[self.groups] for v in each)
+        hilly = self.curved[heights[self.curved] > LEAST * noise]
+        return Choice(slopes, quadratic, smooth, noise, widths, hilly, heights[hilly])
+
     def __call__(self, theta: Float[Array, " k"]) -> tuple[float, Float[Array, " k"]]:
-        r"""Evaluate at :math:`\theta = \log(s_q, s_f, s_e, s_1 .. s_g, \rho)`."""
+        r"""Evaluate at :math:`\theta = \log(s_q, s_f, s_e, s_1 .. s_g, \rho, h)`."""
         z = self.z
         quadratic, smooth, noise = np.exp(theta[:3])
-        slopes, widths = (v[self.groups] for v in np.split(np.exp(theta[3:]), 2))
+        each = np.split(np.exp(theta[3:]), 3)
+        slopes, widths, heights = (v[self.groups] for v in each)
+        heights, B = np.repeat(heights[self.curved], TOPS), self.hills
         bends = gram(z / widths, z / widths)
         K = quadratic * self.curves
         K += smooth * bends
         K += (z * slopes) @ z.T
+        K += (B * heights) @ B.T
         K += 1.0
-        K[np.diag_indices(len(K))] += noise + 1e-8
+        K[np.diag_indices(len(K))] += noise * self.loudness + 1e-8
         try:
             factor = cho_factor(K, lower=True, overwrite_a=True, check_finite=False)
         except LinAlgError:
@@ -187,15 +270,18 @@ class Likelihood:
         # The sum of M_ij (z_i - z_j)^2, without forming the differences.
         spread = M_bends.sum(axis=1) @ z**2 - np.einsum("nd,nd->d", z, M_bends @ z)
         by_width = 2.0 * smooth * spread / widths**2
+        by_height = heights * np.einsum("nb,nb->b", B, M @ B)
+        hilly = np.repeat(self.groups[self.curved], TOPS)
         gradient = 0.5 * np.concatenate(
             [
                 [
                     quadratic * np.vdot(M, self.curves),
                     smooth * M_bends.sum(),
-                    noise * np.trace(M),
+                    noise * np.sum(self.loudness * np.diag(M)),
                 ],
                 np.bincount(self.groups, by_slope),
                 np.bincount(self.groups, by_width),
+                np.bincount(hilly, by_height, minlength=self.groups.max() + 1),
             ]
         )
         value = 0.5 * self.y @ alpha + np.log(np.diag(factor[0])).sum()
@@ -209,7 +295,7 @@ class Likelihood:
         believed = np.r_[2, 3 + g : 3 + 2 * g]
         off = theta[believed] - np.r_[BELIEF, np.full(g, BELIEF_WIDTH)]
         doubt = np.r_[DOUBT, np.full(g, DOUBT_WIDTH)]
-        simple = np.r_[0, 1, 3 : 3 + g]
+        simple = np.r_[0, 1, 3 : 3 + g, 3 + 2 * g : 3 + 3 * g]
         deviations = np.exp(0.5 * theta[simple])
         gradient = gradient.copy()
         gradient[believed] += off / doubt**2

@@ -1,7 +1,7 @@
 """The functions in which a mechanism is a Bayesian linear model.
 
-The polynomial trend, exactly; and the Gaussian part by landmarks that span the records,
-or by random waves.
+The polynomial trend and the hills, exactly; and the Gaussian part by landmarks that
+span the records, or by random waves.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from scipy.linalg import solve_triangular
 
 from forestall.arrays import Array
 from forestall.expansion import pivoted_cholesky
+from forestall.hills import TOPS, hills, hills_gradient
 from forestall.kernels import Gaussian, gram
 from forestall.landmarks import Landmarks, chosen
 from forestall.lowrank import Approximation, Nystrom, RandomFourier
-from forestall.select import Choice
+from forestall.select import LEAST, Choice
 from forestall.waves import features, frequencies
 
 # Centres of the Gaussian part at most, and what may be left unexplained by them as a
@@ -33,7 +34,7 @@ class Spanning:
 
     Args:
         choice: The hyperparameters.
-        spread: The prior standard deviation of each polynomial weight.
+        spread: The prior standard deviation of the weights of polynomials and hills.
         centres: Centres of the Gaussian part, in units of the widths.
         factor: The Cholesky factor of their Gram matrix.
         frequencies: Frequencies of the waves in place of centres, in the same units.
@@ -65,8 +66,10 @@ class Spanning:
         if choice.quadratic > 1e-3 * choice.noise / n:
             squares = np.full(d * (d + 1) // 2, np.sqrt(choice.quadratic))
             spread = np.concatenate([spread, squares])
+        heights = np.repeat(np.sqrt(choice.hills), TOPS)
+        spread = np.concatenate([spread, heights])
         t, nothing = z / choice.widths, np.empty((0, d))
-        if choice.smooth <= LEFT * choice.noise / 10:
+        if choice.smooth <= LEAST * choice.noise:
             return cls(choice, spread, nothing, np.empty((0, 0)), nothing)
         if isinstance(approximation, RandomFourier):
             rng = np.random.default_rng(approximation.seed)
@@ -88,18 +91,13 @@ class Spanning:
         return cls(choice, spread, t[pivots], columns[pivots], nothing)
 
     @property
-    def order(self) -> int:
-        """The order of the polynomial."""
-        return 1 if len(self.spread) == 1 + len(self.choice.widths) else 2
-
-    @property
     def sizes(self) -> tuple[int, int, int]:
-        """How many functions: of the polynomial, on centres, waves."""
+        """How many functions: of the trend with its hills, on centres, waves."""
         return len(self.spread), len(self.centres), 2 * len(self.frequencies)
 
     def __call__(self, z: Float[Array, "n d"]) -> Float[Array, "n q"]:
         """Evaluate all functions at each point."""
-        parts = [polynomials(z, self.order) * self.spread]
+        parts = [trends(z, self.choice, len(self.spread)) * self.spread]
         t, height = z / self.choice.widths, np.sqrt(self.choice.smooth)
         if len(self.centres):
             rows = gram(self.centres, t)
@@ -117,6 +115,42 @@ class Spanning:
             return weights
         whole = solve_triangular(self.factor, weights, lower=True, trans="T")
         return np.sqrt(self.choice.smooth) * whole
+
+
+def trends(
+    z: Float[Array, "n d"], choice: Choice, p: int, *, quick: bool = False
+) -> Float[Array, "n {p}"]:
+    """List the polynomials and the hills, of which there are ``p`` together.
+
+    Args:
+        z: The inputs.
+        choice: Which of them have hills.
+        p: How many functions.
+        quick: Make the hills with exponentials of seven digits.
+    """
+    rows = polynomials(z, _order(choice, p))
+    if not len(choice.hilly):
+        return rows
+    along = z[:, choice.hilly]
+    bumps = hills(along.astype(np.float32) if quick else along)
+    return np.concatenate([rows, bumps], axis=1)
+
+
+def trends_gradient(
+    z: Float[Array, "n d"], choice: Choice, weights: Float[Array, " p"]
+) -> Float[Array, "n d"]:
+    """Differentiate a weighted sum of :func:`trends` by the inputs."""
+    order, n_hills = _order(choice, len(weights)), TOPS * len(choice.hilly)
+    smooth, bumps = np.split(weights, [len(weights) - n_hills])
+    out = polynomial_gradient(z, smooth, order)
+    if n_hills:
+        out[:, choice.hilly] += hills_gradient(z[:, choice.hilly], bumps)
+    return out
+
+
+def _order(choice: Choice, p: int) -> int:
+    """The order of the polynomial, which is without squares where these are nothing."""
+    return 1 if p - TOPS * len(choice.hilly) == 1 + len(choice.widths) else 2
 
 
 def polynomials(z: Float[Array, "n d"], order: int) -> Float[Array, "n p"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -182,27 +183,35 @@ def read_table(path: str | Path) -> Any:
             f"Expected a readable {path.suffix} table in {str(path)!r}; got a file "
             f"that cannot be read: {error}. Check how it was written; "
             f"a .csv file is text in UTF-8, separated by commas."
-            f"{_separator_hint(_header(path))}"
+            f"{_separator_hint(*_beginning(path))}"
         ) from error
 
 
-def _separator_hint(names: Sequence[str]) -> str:
-    """Suspect a CSV file whose one column is several with another separator."""
+def _separator_hint(names: Sequence[str], first: str = "") -> str:
+    """Suspect a CSV file whose one column is several with another separator.
+
+    Args:
+        names: The names of its columns, as separated by commas.
+        first: Its first line below them.
+    """
     found = [mark for mark in ";\t|" if len(names) == 1 and mark in names[0]]
     if not found:
         return ""
+    decimal = re.search(r"\d,\d", first) is not None
+    options = f"sep={found[0]!r}" + ", decimal=','" * decimal
+    points = " between columns and points in numbers" * decimal
     return (
         f" The single column {names[0]!r} looks like several, separated by "
-        f"{found[0]!r}: save the file with commas, or read it yourself, e.g. "
-        f"pandas.read_csv(path, sep={found[0]!r}), and pass the data frame."
+        f"{found[0]!r}: save the file with commas{points}, or read it yourself, e.g. "
+        f"pandas.read_csv(path, {options}), and pass the data frame."
     )
 
 
-def _header(path: Path) -> list[str]:
+def _beginning(path: Path) -> tuple[list[str], str]:
     if path.suffix.lower() != ".csv":
-        return []
+        return [], ""
     with path.open(encoding="utf-8", errors="replace") as file:
-        return file.readline().strip().split(",")
+        return file.readline().strip().split(","), file.readline()
 
 
 def _read_csv(path: Path) -> Any:

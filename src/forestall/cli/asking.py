@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from forestall.cells import reads_as_number
-from forestall.encoding import Categorical, Column
+from forestall.encoding import Categorical, Column, pointed
 from forestall.errors import DataError, SpecError, nearest
 from forestall.method import Policy
 
@@ -44,7 +44,7 @@ def actions_of(policy: Policy, pairs: Sequence[str]) -> dict[str, float]:
         except ValueError:
             raise DataError(
                 f"Expected a number for the action {name!r}; got {text!r}."
-                f"{_pointed(text)} Write, e.g., --action '{name}=0.4'."
+                f"{pointed(text)} Write, e.g., --action '{name}=0.4'."
             ) from None
     absent = [name for name in names if found and name not in found]
     if absent:
@@ -99,20 +99,13 @@ def _value(column: Column, text: str) -> Any:
             return float(text)
         raise DataError(
             f"Expected a finite number for {column.name!r}; got {text!r}."
-            f"{_pointed(text) or ' Give its value.'}"
+            f"{pointed(text) or ' Give its value.'}"
         )
     same = [level for level in column.levels if str(level) == text]
     as_bool = YES_OR_NO.get(text.lower())
     if not same and as_bool in column.levels and as_bool is not None:
         return as_bool
     return same[0] if same else text
-
-
-def _pointed(text: str) -> str:
-    """Say how decimals are written, where a comma was."""
-    pointed = text.replace(",", ".", 1)
-    wrong = pointed != text and reads_as_number(pointed)
-    return f" Write decimals with a point: {pointed}." if wrong else ""
 
 
 def _from_file(file: Path) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,12 +13,13 @@ import typer
 
 from forestall import screen
 from forestall.cli.cluster import spread
-from forestall.cli.methods import METHODS, class_named, method_named
+from forestall.cli.methods import METHODS, class_named, method_named, size_text
 from forestall.cli.options import Cluster, History, Json, Question, Records, Step
-from forestall.errors import SpecError
+from forestall.errors import ForestallWarning, SpecError
 
 if TYPE_CHECKING:
     from forestall.diagnostics import Diagnostics
+    from forestall.method import Policy
     from forestall.problem import Problem
 
 SUFFIX = ".forestall"
@@ -39,8 +41,9 @@ def check(
 ) -> None:
     """Check a history against its problem.
 
-    Shows roles, identification, ranges and overlap. Exits with 0 when the history can
-    be used and with 2 when it cannot.
+    Shows what each column is for, whether causes can be told from coincidence, ranges,
+    and how much the actions varied. Exits with 0 when the history can be used and with
+    2 when it cannot.
     """
     with screen.status("Reading and checking") as update:
         from forestall.check import check as examine
@@ -70,13 +73,14 @@ def fit(
         ),
     ] = None,
     method: Annotated[
-        str, typer.Option(help=f"How to learn: {', '.join(METHODS)}.")
+        str,
+        typer.Option(help=f"How to learn: {', '.join(METHODS)}. Staged suits most."),
     ] = "staged",
     approximation: Annotated[
         str | None,
         typer.Option(
             metavar="KIND:SIZE",
-            help="Low rank, for many records: nystrom:500 or fourier:500.",
+            help="Quicker and rougher: nystrom:500 or fourier:500.",
             show_default=False,
         ),
     ] = None,
@@ -98,9 +102,12 @@ def fit(
         seconds = time.perf_counter() - start
         update("Saving")
         store.save(policy, place)
+        saved = store.about(place)
+    if remark := size_text(learner, _held(policy, saved["history"]["records"])):
+        warnings.warn(remark, ForestallWarning, stacklevel=1)
     from forestall.screen.learn import learned, show_learned
 
-    told = learned(policy, store.about(place), seconds)
+    told = learned(policy, saved, seconds)
     if as_json:
         screen.show_json({**told.to_dict(), "files": [str(place)]})
     else:
@@ -167,10 +174,15 @@ def read_question(path: Path, step: int | None) -> Problem:
     return question if step is None else question.at(step)
 
 
+def _held(policy: Policy, records: int) -> int:
+    """How many of the records there were to choose from: a sample, where many."""
+    return int(getattr(getattr(policy, "data", None), "n", records))
+
+
 def _diagnosed(
     question: Problem, history: Path, update: Callable[[str], None]
 ) -> Diagnostics:
-    update("Learning every mechanism")
+    update("Learning how each variable follows from those before it")
     from threadpoolctl import threadpool_limits
 
     from forestall.diagnostics import diagnose

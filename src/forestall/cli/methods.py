@@ -53,6 +53,30 @@ def method_named(name: str, approximation: str | None = None) -> Method:
     return method(approximation=approximation_named(approximation))
 
 
+def size_text(method: Method, n: int) -> str:
+    """Say that an approximation has nothing to approximate; empty where it has.
+
+    Args:
+        method: The method, with its approximation.
+        n: How many records the approximation was made of.
+    """
+    from forestall.lowrank import Nystrom, RandomFourier
+
+    found = getattr(method, "approximation", None)
+    if isinstance(found, Nystrom) and found.rank > n:
+        return (
+            f"--approximation asks for {found.rank:,} records to speak for all, but "
+            f"there are {n:,}: all {n:,} were used, and nothing is gained. Leave it "
+            f"out, or ask for fewer."
+        )
+    if isinstance(found, RandomFourier) and found.n_features > n:
+        return (
+            f"--approximation asks for {found.n_features:,} features, but there are "
+            f"{n:,} records: nothing is gained. Leave it out, or ask for fewer."
+        )
+    return ""
+
+
 def class_named(name: str) -> str:
     """Call a method as Python does; a name that is none stays as it is."""
     return METHODS[name][1] if name in METHODS else name

@@ -17,7 +17,14 @@ from forestall.html import escaped
 from forestall.method import Policy
 from forestall.report.facts import VERDICTS, Case, Headline, Origin
 from forestall.report.figures import Picture, of_case, of_policy
-from forestall.report.words import CAUTION, MEANING, assumptions, identified, question
+from forestall.report.words import (
+    CAUTION,
+    MEANING,
+    assumptions,
+    grounds,
+    identified,
+    question,
+)
 from forestall.table import Table
 
 # Rows of the table of decisions.
@@ -93,11 +100,10 @@ class Page:
 
     def _identification(self) -> str:
         found, criterion = self.policy.identification, self.policy.criterion
-        lines = (line.partition(": ") for line in str(found).splitlines())
         rows = "".join(
             f"<dt>{escaped(name)}</dt><dd>{escaped(text)}</dd>"
-            for name, _, text in lines
-            if text
+            for name, text in grounds(found, criterion)
+            if not name.startswith("Cause")
         )
         word, kind = identified(criterion.valid)
         return (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from forestall import ink
-from forestall.identify import Identification
+from forestall.identify import Criterion, Identification
 from forestall.problem import Problem
 
 # Names that a sentence lists; those beyond are counted.
@@ -59,6 +59,52 @@ def question(problem: Problem) -> str:
     known = _joined([ink.words(name) for name in problem.context])
     given = f", given {known}" if known else ""
     return f"Which {actions} {verb} {wanted.replace('`', '')} most likely{given}?"
+
+
+def grounds(
+    found: Identification, criterion: Criterion | None = None
+) -> list[tuple[str, str]]:
+    """Say what is compared with what, and what has to be believed.
+
+    Args:
+        found: What is adjusted for.
+        criterion: Whether that is enough for the method that is used; ``None`` where
+            none is chosen yet.
+
+    Example:
+        >>> found = Problem(context=["age"], actions={"dose": (0, 2)},
+        ...     outcomes=["pain"], desired=["pain <= 3"]).identification()
+        >>> grounds(found)[0]
+        ('Compared', 'records that are alike in the context.')
+    """
+    free = [name for name in found.integrated_out if name not in found.ignored]
+    parts = {
+        "Allowed for between two actions": found.staged,
+        "Left free, as the actions may change it": free,
+        "Recorded, but not needed": found.ignored,
+    }
+    alike = _joined(["the context", *found.adjusted])
+    verdicts = _by_method(found) if criterion is None else [("", criterion)]
+    lines = [
+        ("Compared", f"records that are alike in {alike}."),
+        *((name, f"{', '.join(held)}.") for name, held in parts.items() if held),
+        *((f"Cause and effect{who}", verdict(each)) for who, each in verdicts),
+        ("Taken for granted", found.assumes),
+        ("Beware", found.remark),
+    ]
+    return [(name, text) for name, text in lines if text]
+
+
+def _by_method(found: Identification) -> list[tuple[str, Criterion]]:
+    if found.sequential == found.nested:
+        return [("", found.sequential)]
+    names = " by the default method, staged", " by the method nested"
+    return list(zip(names, (found.sequential, found.nested), strict=True))
+
+
+def verdict(criterion: Criterion) -> str:
+    """Say whether the chances are effects of the actions, and why."""
+    return f"{identified(criterion.valid)[0]} {criterion.explanation}"
 
 
 def identified(valid: bool | None) -> tuple[str, str]:

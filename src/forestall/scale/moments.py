@@ -15,6 +15,7 @@ from forestall.arrays import Array
 from forestall.cells import Cells, label, reads_as_number, shown
 from forestall.encoding import Categorical, Column, Numeric
 from forestall.errors import DataError
+from forestall.history import check_points
 from forestall.scale.source import Batch, Place
 
 # An indicator for each level: far more of them than this fit no memory.
@@ -239,6 +240,7 @@ class Tally:
             return self.moments.numeric(self.name)
         levels = sorted(self.levels, key=lambda v: (isinstance(v, str), v))
         if len(levels) > max(20, n / 2):
+            check_points(Cells(self.name, "text", np.array(levels, dtype=object)))
             raise self._identifier(f"{len(levels)} different values in {n} records")
         return Categorical(self.name, tuple(levels))
 

@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
+from forestall.report.words import grounds
 from forestall.screen import heading, percent, show, table_of
 
 if TYPE_CHECKING:
     from forestall.check import Range, Report
     from forestall.diagnostics import Diagnostics
+    from forestall.identify import Criterion, Identification
 
 
 def show_report(report: Report, told: Diagnostics | None = None) -> None:
     """Print what a check has found, and what a fit has, if there was one."""
     heading("Problem")
     show(Text(str(report.problem)))
-    heading("Identification")
-    show(Text(str(report.identification)))
+    show_grounds(report.identification)
     heading("Records")
     dropped = f", {report.dropped:,} dropped because of gaps" if report.dropped else ""
     show(f"{report.records:,} complete records{dropped}")
@@ -42,9 +43,16 @@ def show_report(report: Report, told: Diagnostics | None = None) -> None:
     show(Text(f"\nUsable{remark}.", style="bold"))
 
 
+def show_grounds(found: Identification, criterion: Criterion | None = None) -> None:
+    """Print what is compared with what, and whether that shows causes."""
+    heading("What this rests on")
+    for name, text in grounds(found, criterion):
+        show(Text.assemble((f"{name}: ", "bold"), text))
+
+
 def _show_diagnostics(told: Diagnostics) -> None:
     _show_thin(told)
-    heading("Mechanisms, by records left out")
+    heading("How well each variable is predicted, by records left out")
     show(_fit_table(told))
     for text in told.remarks:
         show(Text(text))

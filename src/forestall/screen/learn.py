@@ -11,8 +11,7 @@ from rich.text import Text
 from forestall.identify import Criterion, Identification
 from forestall.method import Policy
 from forestall.screen import heading, show
-
-VERDICT = {True: "valid", False: "biased", None: "cannot be checked"}
+from forestall.screen.check import show_grounds
 
 
 @dataclass(frozen=True)
@@ -56,10 +55,7 @@ def show_learned(told: Learned) -> None:
     """Print what was learned, from what, and what it rests on."""
     heading("Learned")
     show(f"{told.method} from {told.records:,} records in {told.seconds:.1f} s")
-    heading("Identification")
-    show(Text(str(told.identification)))
-    verdict = VERDICT[told.criterion.valid]
-    show(Text(f"The formula of this method: {verdict}.", style="bold"))
+    show_grounds(told.identification, told.criterion)
     if told.selection:
         heading("Selection")
         show(Text(told.selection))

@@ -22,6 +22,7 @@ from uvicorn.supervisors import Multiprocess
 
 from forestall.errors import SpecError
 from forestall.serve.app import create_app
+from forestall.serve.greeting import greet
 from forestall.serve.held import PolicyFile
 from forestall.serve.limits import Limits
 from forestall.serve.logs import log_config
@@ -85,6 +86,7 @@ def serve(
         )
         settings.limits = limits
         address = url(host, listener)
+        greet(worker.path, browsable(address), token)
         told = {"url": address, "workers": workers, "token": token is not None}
         logger.info("serving", extra={"told": told})
         with stopping_quietly():
@@ -171,6 +173,13 @@ def url(host: str, listener: socket.socket) -> str:
     """Write the address as a browser takes it."""
     name = f"[{host.strip('[]')}]" if ":" in host else host
     return f"http://{name}:{listener.getsockname()[1]}"
+
+
+def browsable(address: str) -> str:
+    """Name this machine where an address means all that it has."""
+    for everywhere in ("//0.0.0.0:", "//[::]:"):
+        address = address.replace(everywhere, "//localhost:")
+    return address
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from forestall.arrays import Array
 from forestall.encoding import Categorical, Column, Numeric
 from forestall.method import Policy
 from forestall.observations import Observations
+from forestall.report.words import grounds
 from forestall.serve.questions import can_restrict, can_simulate
 
 # Ranges hold nine of ten records; what is beyond them might be about one person.
@@ -51,7 +52,10 @@ def summarised(policy: Policy) -> Summary:
         "outcomes": list(policy.problem.outcomes),
         "desired": str(policy.problem.region),
         "constraints": _constraints(policy),
-        "identification": str(policy.identification),
+        "identification": "\n".join(
+            f"{name}: {text}"
+            for name, text in grounds(policy.identification, policy.criterion)
+        ),
         "valid": policy.criterion.valid,
         "records": n_records(policy),
         "can": {"restrict": can_restrict(policy), "simulate": can_simulate(policy)},

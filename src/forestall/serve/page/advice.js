@@ -1,17 +1,17 @@
 // The advice for a context, and what any other action would do.
 
-import { $, showAdvice, showAnswer, showBadge, showFault, showGlimpse, spoken, waiting } from "./decision.js";
-import { between } from "./figures.js";
+import { $, roughly, showAdvice, showAnswer, showBadge, showFault, showGlimpse, spoken, waiting } from "./decision.js";
+import { foretold } from "./foretold.js";
 import { called } from "./format.js";
-import { moveMark, onPick, PAUSE, pictures, picturesWait, SLOW } from "./pictures.js";
-import { recommending, trying } from "./questions.js";
+import { COARSE, moveMark, onPick, PAUSE, pictures, picturesWait, putMark, SLOW } from "./pictures.js";
+import { foreseeing, recommending, trying } from "./questions.js";
 import { fields, known, later, never, state, usual } from "./state.js";
 import { connected, failed } from "./trouble.js";
 
-// Milliseconds: before an old answer is taken away, before the curve stands in for an
+// Milliseconds: before an old answer is taken away, before a picture stands in for an
 // answer, before something is read aloud.
 const OLD = 500;
-const GLIMPSE = 70;
+const GLIMPSE = 40;
 const SPEAK = 700;
 
 recommending.answer({
@@ -20,8 +20,14 @@ recommending.answer({
 });
 
 trying.answer({
-  show: (row, question, newest) => question.context === state.context && answered(row, question, newest),
+  show: (row, question, newest) => wanted(question, newest) && answered(row, question, newest),
   fail: (error) => failed("whatif", error),
+});
+
+foreseeing.answer({
+  show: (told, { body }, newest) => newest && foreseen({ ...told, context: body.context }),
+  // Without it the exact answers still come.
+  fail: () => {},
 });
 
 onPick(clicked);
@@ -78,6 +84,7 @@ export function actionChanged(name, value) {
   state.actions = { ...state.actions, [name]: value };
   $("follow").disabled = state.advice === null;
   tryActions();
+  foresee(name);
 }
 
 function tryActions() {
@@ -85,8 +92,13 @@ function tryActions() {
   waiting("whatif", true);
   trying.ask(question);
   picturesWait();
-  later("glimpse", trying.seconds < SLOW ? GLIMPSE : 0, glimpse);
+  later("glimpse", 1000 * trying.seconds < GLIMPSE ? GLIMPSE : 0, glimpse);
   later("survey", PAUSE, pictures);
+}
+
+// An exact answer to an older setting does not replace a rough one to the newest.
+function wanted({ context }, newest) {
+  return context === state.context && (newest || !$("whatif").classList.contains("rough"));
 }
 
 function answered(row, question, newest) {
@@ -109,14 +121,37 @@ function followed() {
   return found ? "This is the best candidate, which is not advised." : "This is the usual action.";
 }
 
-// A method that answers slowly: the curve that is drawn already shows the way.
+// A method that answers slowly: a picture that is known already shows the way.
 function glimpse() {
-  const told = state.landscape;
-  if (!trying.waits || told === null || told.context !== state.context) return;
-  const [name, ...more] = told.over;
-  const still = Object.entries(told.at).every(([k, value]) => state.actions[k] === value);
-  const p = more.length || !still ? null : between(told.axes[0], told.probability, state.actions[name]);
-  if (p !== null) showGlimpse(p, state.actions, fields.actions);
+  if (!trying.waits) return;
+  const { actions } = state;
+  const row = expected();
+  if (row === null) return roughly(false);
+  showGlimpse(row, actions, fields.actions);
+  // Where the answer is near, it moves the mark itself.
+  if (trying.seconds >= SLOW) requestAnimationFrame(() => trying.waits && putMark(actions, row.probability));
+}
+
+function expected() {
+  const { context, actions, answer } = state;
+  const known = [state.landscape, state.curve].filter((told) => told?.context === context);
+  const row = known.map((told) => foretold(told, actions)).find((told) => told !== null) ?? null;
+  // What happens without action is known already: it is the same for every setting.
+  return row && answer?.context === context ? { ...row, no_action: answer.row.no_action } : row;
+}
+
+// An action that the picture does not show: its curve, for the rest of the drag.
+function foresee(name) {
+  if (trying.seconds < SLOW || state.over.includes(name)) return;
+  const { [name]: moved, ...at } = state.actions;
+  const key = JSON.stringify([state.context, name, at]);
+  if (foreseeing.newest?.key === key) return;
+  foreseeing.ask({ key, body: { context: state.context, over: [name], at, points: COARSE[0] } });
+}
+
+function foreseen(told) {
+  state.curve = told;
+  glimpse();
 }
 
 function say() {

@@ -24,27 +24,37 @@ export function showAdvice(row) {
 }
 
 export function showAnswer(row, actions, fields) {
-  $("probability").textContent = percent(row.probability);
+  showNumbers(row, actions, fields, "");
   $("probability").dataset.value = row.probability;
-  $("setting").textContent = described(actions, fields);
-  $("interval").textContent = interval(row.lower, row.upper);
-  $("no-action").textContent = percent(row.no_action);
-  $("gain").textContent = difference(row.probability, row.no_action);
-  $("support").textContent = percent(row.support);
-  $("support-bar").firstElementChild.style.width = `${100 * row.support}%`;
   $("reason").textContent = row.explanation;
   showBadge("whatif-badge", row.verdict);
-  $("warning").hidden = !row.extrapolates;
-  $("warning").textContent = "Hardly any record is like this: the numbers extrapolate.";
-  moveGauge(row);
+  roughly(false);
 }
 
-// What the curve of the landscape says, until the answer itself has come.
-export function showGlimpse(p, actions, fields) {
-  $("probability").textContent = `≈ ${percent(p)}`;
+// What a landscape says, until the answer itself has come; it knows no verdict.
+export function showGlimpse(row, actions, fields) {
+  showNumbers(row, actions, fields, "≈ ");
   $("probability").dataset.value = "";
+  $("reason").textContent = "Roughly, as read off the picture. The exact answer follows.";
+  showBadge("whatif-badge", null);
+  roughly(true);
+}
+
+export function roughly(on) {
+  $("whatif").classList.toggle("rough", on);
+}
+
+function showNumbers(row, actions, fields, mark) {
+  $("probability").textContent = `${mark}${percent(row.probability)}`;
   $("setting").textContent = described(actions, fields);
-  place($("dot"), p);
+  $("interval").textContent = `${mark}${interval(row.lower, row.upper)}`;
+  $("no-action").textContent = percent(row.no_action);
+  $("gain").textContent = `${mark}${difference(row.probability, row.no_action)}`;
+  $("support").textContent = `${mark}${percent(row.support)}`;
+  $("support-bar").firstElementChild.style.width = `${100 * row.support}%`;
+  $("warning").hidden = !row.extrapolates;
+  $("warning").textContent = "Hardly any record is like this: the numbers extrapolate.";
+  moveGauge(row, mark);
 }
 
 export function described(actions, fields) {
@@ -60,7 +70,7 @@ export function spoken(row, actions, fields) {
   return `Chance of a good outcome: ${chance}; without action ${percent(row.no_action)}.${caution}`;
 }
 
-function moveGauge(row) {
+function moveGauge(row, mark) {
   const known = row.lower !== null && row.upper !== null;
   place($("dot"), row.probability);
   place($("without"), row.no_action);
@@ -68,7 +78,7 @@ function moveGauge(row) {
   $("band").style.left = `${100 * (row.lower ?? 0)}%`;
   $("band").style.width = `${100 * ((row.upper ?? 0) - (row.lower ?? 0))}%`;
   const range = known ? `, 90% interval ${interval(row.lower, row.upper)}` : "";
-  const told = `${percent(row.probability)}${range}; without action ${percent(row.no_action)}`;
+  const told = `${mark}${percent(row.probability)}${range}; without action ${percent(row.no_action)}`;
   $("gauge").setAttribute("aria-label", told);
 }
 

@@ -236,13 +236,3 @@ function around(values) {
   const room = 0.06 * (high - low || 1);
   return [low - room, high + room];
 }
-
-// The curve between two points of its grid; null outside of it.
-export function between(axis, values, at) {
-  const i = axis.findIndex((value) => value >= at);
-  if (i < 0 || at < axis[0]) return null;
-  if (i === 0) return values[0];
-  if (values[i] === null || values[i - 1] === null) return null;
-  const t = (at - axis[i - 1]) / (axis[i] - axis[i - 1]);
-  return values[i - 1] + t * (values[i] - values[i - 1]);
-}

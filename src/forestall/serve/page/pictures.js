@@ -15,7 +15,7 @@ export const PAUSE = 140;
 export const SLOW = 0.1;
 // Points of a curve, and along each side of a map.
 const FINE = [61, 31];
-const COARSE = [25, 13];
+export const COARSE = [25, 13];
 
 let pick = () => {};
 
@@ -98,10 +98,14 @@ function landscapeText(told) {
 }
 
 export function moveMark() {
-  const told = state.landscape;
-  if (told === null || told.context !== state.context || trying.wanted !== null) return;
   const { setting, answer } = marks();
-  moveLast($("landscape-plot"), spot(setting, answer?.probability, told.over));
+  if (trying.wanted === null) putMark(setting, answer?.probability);
+}
+
+export function putMark(actions, p) {
+  const told = state.landscape;
+  if (told === null || told.context !== state.context) return;
+  moveLast($("landscape-plot"), spot(actions, p, told.over));
 }
 
 function simulated(clouds) {

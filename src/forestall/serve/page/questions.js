@@ -16,6 +16,12 @@ export const surveying = new Latest({
   interrupt: true,
 });
 
+// The curve of an action that no picture shows, while it is dragged.
+export const foreseeing = new Latest({
+  send: ({ body }, signal) => ask("v1/landscape", body, signal),
+  interrupt: true,
+});
+
 export const simulating = new Latest({
   send: async ({ context, actions, draws }) => {
     const [before, after] = await Promise.all([
@@ -27,5 +33,5 @@ export const simulating = new Latest({
 });
 
 export function forgetAll() {
-  for (const question of [recommending, trying, surveying, simulating]) question.forget();
+  for (const question of [recommending, trying, surveying, foreseeing, simulating]) question.forget();
 }

@@ -11,7 +11,7 @@ import { fields, state, typical, usual } from "./state.js";
 
 export function build(policy) {
   state.policy = policy;
-  Object.assign(state, { advice: null, answer: null, landscape: null, clouds: null, follows: true });
+  Object.assign(state, { advice: null, answer: null, landscape: null, curve: null, clouds: null, follows: true });
   forgetAll();
   $("question").textContent = question(policy);
   document.title = `forestall: ${policy.actions.map(({ name }) => pretty(name)).join(", ")}`;
@@ -90,7 +90,7 @@ function menus({ actions, outcomes, can }) {
   document.body.classList.toggle("cloudless", !can.simulate);
   $("outcomes-note").textContent = can.simulate
     ? ""
-    : `${state.policy.method} learns the chance of a good outcome directly and simulates no outcomes. Fit with StagedRehearsal to see them here.`;
+    : `${state.policy.method} learns the chance of a good outcome directly and simulates no outcomes. Fit with the default method, staged, to see them here.`;
 }
 
 function options(id, pairs) {

@@ -8,6 +8,7 @@ export const state = {
   advice: null,
   answer: null,
   landscape: null,
+  curve: null,
   clouds: null,
   over: [],
   shown: [],
