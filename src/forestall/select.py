@@ -31,15 +31,18 @@ from forestall.kernels import gram
 # The likelihood is cubic in the number of records: few show which of two hills is the
 # higher, more of them where its top is, and yet more would move it little.
 FEW, MANY = 240, 640
-STEPS, LAST_STEPS = 60, 12
+STEPS, LAST_STEPS, UNBENT_STEPS = 60, 12, 20
 # Weak beliefs about the log variance of the noise and about log widths, for
 # standardised data: without them a parameter that does not matter would run away.
 BELIEF, BELIEF_WIDTH, DOUBT, DOUBT_WIDTH = np.log(0.1), np.log(2.0), 2.0, 1.2
 # Slopes, curves and bends have to earn their place: a penalty on their deviations that
 # is nothing beside data and everything without (a penalised-complexity prior).
 SIMPLICITY = 3.0
-# What a parameter gains in log probability by luck, and the log variance of nothing.
-LUCK, NOTHING = 0.5, -30.0
+# What a parameter gains in log probability by luck, and what hills do, of which there
+# are many to choose from; the log variance of nothing.
+LUCK, HILL_LUCK, NOTHING = 0.5, 1.5, -30.0
+# The log variance with which slopes, curves and hills set out again.
+REVIVED = np.log(0.01)
 START = np.log([0.05, 0.5, 0.2])
 START_SLOPE, START_WIDTHS, START_HILLS = np.log(0.5), (1.0, 3.0), np.log(0.05)
 VARIANCE, NOISE = (-12.0, 5.0), (-9.0, 2.0)
@@ -224,16 +227,50 @@ class Likelihood:
         Curves stay where bends do: bends could stand in for them among the records, and
         would then take the trend away from where there are none.
         """
+        theta = self._levelled(theta)
         lowest, _ = self(theta)
         # Bends come with a width for each variable.
-        for part, n_parameters in ((1, 2 + self.groups.max()), (0, 1)):
-            without = theta.copy()
-            without[part] = NOTHING
-            value, _ = self(without)
-            if value > lowest + LUCK * n_parameters:
-                break
-            theta, lowest = without, value
+        unbent = self._levelled(self._unbent(theta))
+        value, _ = self(unbent)
+        if value > lowest + LUCK * (2 + self.groups.max()):
+            return theta
+        flat = unbent.copy()
+        flat[0] = NOTHING
+        return flat if self(flat)[0] <= value + LUCK else unbent
+
+    def _levelled(self, theta: Float[Array, " k"]) -> Float[Array, " k"]:
+        """Let the hills of each variable go where a slope does nearly as well."""
+        g = self.groups.max() + 1
+        lowest, _ = self(theta)
+        for k in np.argsort(theta[3 + 2 * g :]).tolist():
+            slope, hill = 3 + k, 3 + 2 * g + k
+            if theta[hill] > VARIANCE[0]:
+                level = theta.copy()
+                level[slope] = max(theta[slope], theta[hill])
+                level[hill] = NOTHING
+                value, _ = self(level)
+                if value <= lowest + HILL_LUCK:
+                    theta, lowest = level, value
         return theta
+
+    def _unbent(self, theta: Float[Array, " k"]) -> Float[Array, " k"]:
+        """Go to where the records are likeliest without bends.
+
+        Bends so narrow that no two records share one are noise by another name, and
+        what slopes and hills have left to them must be given back first.
+        """
+        if np.exp(theta[1]) > LEAST * np.exp(theta[2]):
+            g = self.groups.max() + 1
+            theta = theta.copy()
+            theta[2] = np.logaddexp(theta[1], theta[2])
+            theta[1] = NOTHING
+            theta[3 : 3 + g] = np.maximum(theta[3 : 3 + g], REVIVED)
+            theta[3 + 2 * g :] = np.maximum(theta[3 + 2 * g :], REVIVED)
+            theta[0] = max(theta[0], REVIVED)
+            theta = self.climbed(theta, UNBENT_STEPS).x
+        without = theta.copy()
+        without[1] = NOTHING
+        return without
 
     def choice(self, theta: Float[Array, " k"]) -> Choice:
         """Give each column the hyperparameters of its variable."""
