@@ -228,27 +228,27 @@ class Likelihood:
         would then take the trend away from where there are none.
         """
         theta = self._levelled(theta)
-        lowest, _ = self(theta)
+        lowest = self.value(theta)
         # Bends come with a width for each variable.
         unbent = self._levelled(self._unbent(theta))
-        value, _ = self(unbent)
+        value = self.value(unbent)
         if value > lowest + LUCK * (2 + self.groups.max()):
             return theta
         flat = unbent.copy()
         flat[0] = NOTHING
-        return flat if self(flat)[0] <= value + LUCK else unbent
+        return flat if self.value(flat) <= value + LUCK else unbent
 
     def _levelled(self, theta: Float[Array, " k"]) -> Float[Array, " k"]:
         """Let the hills of each variable go where a slope does nearly as well."""
         g = self.groups.max() + 1
-        lowest, _ = self(theta)
+        lowest = self.value(theta)
         for k in np.argsort(theta[3 + 2 * g :]).tolist():
             slope, hill = 3 + k, 3 + 2 * g + k
             if theta[hill] > VARIANCE[0]:
                 level = theta.copy()
                 level[slope] = max(theta[slope], theta[hill])
                 level[hill] = NOTHING
-                value, _ = self(level)
+                value = self.value(level)
                 if value <= lowest + HILL_LUCK:
                     theta, lowest = level, value
         return theta
@@ -282,25 +282,15 @@ class Likelihood:
 
     def __call__(self, theta: Float[Array, " k"]) -> tuple[float, Float[Array, " k"]]:
         r"""Evaluate at :math:`\theta = \log(s_q, s_f, s_e, s_1 .. s_g, \rho, h)`."""
-        z = self.z
+        z, B = self.z, self.hills
         quadratic, smooth, noise = np.exp(theta[:3])
-        each = np.split(np.exp(theta[3:]), 3)
-        slopes, widths, heights = (v[self.groups] for v in each)
-        heights, B = np.repeat(heights[self.curved], TOPS), self.hills
-        bends = gram(z / widths, z / widths)
-        K = quadratic * self.curves
-        K += smooth * bends
-        K += (z * slopes) @ z.T
-        K += (B * heights) @ B.T
-        K += 1.0
-        K[np.diag_indices(len(K))] += noise * self.loudness + 1e-8
-        try:
-            factor = cho_factor(K, lower=True, overwrite_a=True, check_finite=False)
-        except LinAlgError:
+        slopes, widths, heights = self._each(theta)
+        solved = self._solved(theta)
+        if solved is None:
             return 1e10, np.zeros_like(theta)
-        alpha = cho_solve(factor, self.y)
+        factor, alpha, bends = solved
         # The gradient is half the trace of this matrix times dK.
-        inverse, _ = dpotri(factor[0], lower=1)
+        inverse, _ = dpotri(factor, lower=1)
         M = np.tril(inverse) + np.tril(inverse, -1).T - np.outer(alpha, alpha)
         M_bends = M * bends
         by_slope = slopes * np.einsum("nd,nd->d", z, M @ z)
@@ -321,8 +311,45 @@ class Likelihood:
                 np.bincount(hilly, by_height, minlength=self.groups.max() + 1),
             ]
         )
-        value = 0.5 * self.y @ alpha + np.log(np.diag(factor[0])).sum()
-        return self._believed(theta, value, gradient)
+        return self._believed(theta, self._fit(factor, alpha), gradient)
+
+    def value(self, theta: Float[Array, " k"]) -> float:
+        """Evaluate without the gradient, which is most of the work."""
+        solved = self._solved(theta)
+        if solved is None:
+            return 1e10
+        fit = self._fit(*solved[:2])
+        return self._believed(theta, fit, np.zeros_like(theta))[0]
+
+    def _each(self, theta: Float[Array, " k"]) -> list[Float[Array, " b"]]:
+        """The slope variance and width of each column, and the height of each hill."""
+        slopes, widths, heights = (
+            v[self.groups] for v in np.split(np.exp(theta[3:]), 3)
+        )
+        return [slopes, widths, np.repeat(heights[self.curved], TOPS)]
+
+    def _solved(
+        self, theta: Float[Array, " k"]
+    ) -> tuple[Float[Array, "n n"], Float[Array, " n"], Float[Array, "n n"]] | None:
+        """The factor of the covariance, its solution for the output, and the bends."""
+        z, B = self.z, self.hills
+        quadratic, smooth, noise = np.exp(theta[:3])
+        slopes, widths, heights = self._each(theta)
+        bends = gram(z / widths, z / widths)
+        K = quadratic * self.curves
+        K += smooth * bends
+        K += (z * slopes) @ z.T
+        K += (B * heights) @ B.T
+        K += 1.0
+        K[np.diag_indices(len(K))] += noise * self.loudness + 1e-8
+        try:
+            factor = cho_factor(K, lower=True, overwrite_a=True, check_finite=False)
+        except LinAlgError:
+            return None
+        return factor[0], cho_solve(factor, self.y), bends
+
+    def _fit(self, factor: Float[Array, "n n"], alpha: Float[Array, " n"]) -> float:
+        return float(0.5 * self.y @ alpha + np.log(np.diag(factor)).sum())
 
     def _believed(
         self, theta: Float[Array, " k"], value: float, gradient: Float[Array, " k"]
