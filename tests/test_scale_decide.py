@@ -265,7 +265,7 @@ def test_warnings_of_many_batches_are_given_once(tmp_path, out):
     assert len(caught) == len(texts) == 2
     assert re.match(
         r"In 2 batches, first in that from row 0 of '.*odd\.parquet': 2 of 20 contexts "
-        r"cannot be read; their rows abstain\. The first: Expected a known category",
+        r"cannot be read; their rows abstain\. The first, in row 5: Expected a known ",
         texts[ForestallWarning],
     )
     assert texts[ExtrapolationWarning].startswith("In 8 batches, first in that from ")
