@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"\d+\.?\d*")
-PLANS = ["foundation", "decisions", "unseen", "ablations", "rivals"]
+PLANS = ["foundation", "decisions", "unseen", "ablations", "rivals", "large", "ascent"]
 FORESTALL = [sys.executable, "-m", "forestall"]
 
 
