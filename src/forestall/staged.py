@@ -200,7 +200,7 @@ class StagedPolicy(Policy):
         else:
             altered = everything
         under = self._reported(x, a, altered)
-        natural = self._reported(x, a, ~everything)
+        natural = self._left_alone(x)
         gained = settled(*(u - n for u, n in zip(under, natural, strict=True)))
         told, left = settled(*under), settled(*natural)
         joint = np.concatenate([x, a], axis=1)
@@ -224,6 +224,15 @@ class StagedPolicy(Policy):
             self.joint.extrapolates(joint) | unproven,
             altered,
         )
+
+    def _left_alone(self, x: Float[Array, "q d_x"]) -> list[Float[Array, "q s"]]:
+        """Rehearse what comes by itself, once for each different context."""
+        contexts, which = np.unique(x, axis=0, return_inverse=True)
+        if len(contexts) == len(x):
+            contexts, which = x, np.arange(len(x))
+        shape = len(contexts), self.system.n_actions
+        told = self._reported(contexts, np.zeros(shape), np.zeros(shape, dtype=bool))
+        return [world[which.ravel()] for world in told]
 
     def _about_taken(self) -> Float[Array, "m d_a"]:
         """Actions of history, a little off: no person's own is given out."""
