@@ -144,6 +144,23 @@ def test_hills_end_and_never_overflow():
     assert hills(far).max() < 1e-9
 
 
+def test_hills_that_nobody_asked_for_go_also_beside_little_noise(rng):
+    z = rng.normal(size=(300, 6))
+    v = z[:, 0] + 0.03 * rng.normal(size=300)
+    assert not set(choose(z, standardised(v), np.arange(6)).hilly) & {1, 2, 3, 4, 5}
+
+
+@pytest.mark.filterwarnings("error")
+def test_absurd_inputs_overflow_nowhere(fitted):
+    bent = Mechanism.of(
+        np.zeros((20, 3)), np.arange(20.0), CHOICE, 2, np.random.default_rng(0)
+    )
+    for mechanism in (fitted, bent):
+        z = np.full((4, 3), [[1e3], [-1e20], [1e49], [1e60]])
+        assert np.isfinite(mechanism(z, DRAWS[:2])[:2]).all()
+        assert np.isfinite(mechanism.gradient(z[:2], 1)).all()
+
+
 def test_a_category_has_no_hills(rng):
     z = np.column_stack([rng.normal(size=300), rng.integers(0, 2, size=300)])
     v = 3 * z[:, 1] + 0.1 * rng.normal(size=300)

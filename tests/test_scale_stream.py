@@ -236,6 +236,15 @@ def test_text_among_numbers_names_file_and_row(tmp_path):
     assert text.startswith("Expected numbers in the column 'roi'; " + where)
 
 
+def test_decimal_commas_are_no_categories(tmp_path):
+    history = changed(income=[f"0,{k % 9 + 1}" for k in range(N)])
+    text = stream_error(make_problem(), written(history, tmp_path / "history"))
+    assert (
+        "Expected numbers with decimal points in the column 'income'; got text with a "
+        "comma, e.g. '0,1'. Save the table with points" in text
+    )
+
+
 def test_two_kinds_in_two_files_name_both(tmp_path):
     source = written(make_history(), tmp_path / "history", pieces=1)
     parquet.write_table(

@@ -192,14 +192,21 @@ def with_comma(cells: Cells) -> tuple[int, str] | None:
     return next((found for found in texts.items() if COMMA.fullmatch(found[1])), None)
 
 
-def check_points(cells: Cells, or_else: str = "") -> None:
-    """Raise where numbers are text, because they have commas."""
+def check_points(cells: Cells, or_else: str = "", *, placed: bool = True) -> None:
+    """Raise where numbers are text, because they have commas.
+
+    Args:
+        cells: The column, or the different values of it.
+        or_else: What else may be done about it.
+        placed: Whether the cells stand in rows, and not for the values of many.
+    """
     found = with_comma(cells)
     if found is not None:
         row, text = found
+        where = f"first {text!r} in row {row}" if placed else f"e.g. {text!r}"
         raise DataError(
             f"Expected numbers with decimal points in the column {cells.name!r}; got "
-            f"text with a comma, first {text!r} in row {row}. Save the table with "
+            f"text with a comma, {where}. Save the table with "
             f"points, and without marks between thousands: e.g. read it by "
             f"pandas.read_csv(path, decimal=',') and write it anew{or_else}."
         )

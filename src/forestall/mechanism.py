@@ -15,7 +15,7 @@ from jaxtyping import Float, Float32, Int
 from scipy.linalg import cho_factor, cho_solve, eigh, solve_triangular
 
 from forestall.arrays import Array
-from forestall.kernels import quick_gram
+from forestall.kernels import FARTHEST, quick_gram
 from forestall.lowrank import Approximation
 from forestall.select import Choice
 from forestall.spanning import Spanning, trends, trends_gradient
@@ -120,7 +120,9 @@ class Mechanism:
         return out * self.scale
 
     def _angles(self, t: Float[Array, "n d"]) -> Float[Array, "n f"]:
-        return single(t @ self.frequencies.T + self.phases)
+        angles = t @ self.frequencies.T + self.phases
+        # An absurd input must not overflow; where it is on a wave means nothing.
+        return single(np.clip(angles, -FARTHEST, FARTHEST, out=angles))
 
 
 @dataclass(frozen=True, eq=False)

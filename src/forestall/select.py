@@ -244,7 +244,8 @@ class Likelihood:
         lowest = self.value(theta)
         for k in np.argsort(theta[3 + 2 * g :]).tolist():
             slope, hill = 3 + k, 3 + 2 * g + k
-            if theta[hill] > VARIANCE[0]:
+            # The least that a climb gives is not nothing beside little noise.
+            if theta[hill] > NOTHING:
                 level = theta.copy()
                 level[slope] = max(theta[slope], theta[hill])
                 level[hill] = NOTHING

@@ -14,7 +14,7 @@ from scipy.linalg import solve_triangular
 
 from forestall.arrays import Array
 from forestall.expansion import pivoted_cholesky
-from forestall.hills import TOPS, hills, hills_gradient
+from forestall.hills import FAR, TOPS, hills, hills_gradient
 from forestall.kernels import Gaussian, gram
 from forestall.landmarks import Landmarks, chosen
 from forestall.lowrank import Approximation, Nystrom, RandomFourier
@@ -131,7 +131,8 @@ def trends(
     rows = polynomials(z, _order(choice, p))
     if not len(choice.hilly):
         return rows
-    along = z[:, choice.hilly]
+    # Clipped here already: what is absurd does not fit into seven digits.
+    along = np.clip(z[:, choice.hilly], -FAR, FAR)
     bumps = hills(along.astype(np.float32) if quick else along)
     return np.concatenate([rows, bumps], axis=1)
 

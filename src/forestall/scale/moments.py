@@ -239,8 +239,12 @@ class Tally:
         if self.kind == "number" and not declared:
             return self.moments.numeric(self.name)
         levels = sorted(self.levels, key=lambda v: (isinstance(v, str), v))
+        if self.kind == "text" and not declared:
+            values = Cells(self.name, "text", np.array(levels, dtype=object))
+            named = f"Problem(categorical=[{self.name!r}])"
+            hint = f"; if these are categories, say so with {named}"
+            check_points(values, hint, placed=False)
         if len(levels) > max(20, n / 2):
-            check_points(Cells(self.name, "text", np.array(levels, dtype=object)))
             raise self._identifier(f"{len(levels)} different values in {n} records")
         return Categorical(self.name, tuple(levels))
 

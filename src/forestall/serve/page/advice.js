@@ -21,7 +21,12 @@ recommending.answer({
 
 trying.answer({
   show: (row, question, newest) => wanted(question, newest) && answered(row, question, newest),
-  fail: (error) => failed("whatif", error),
+  fail: (error) => {
+    // No exact answer will follow this rough one.
+    never("glimpse");
+    roughly(false);
+    failed("whatif", error);
+  },
 });
 
 foreseeing.answer({

@@ -47,10 +47,11 @@ export function roughly(on) {
 function showNumbers(row, actions, fields, mark) {
   $("probability").textContent = `${mark}${percent(row.probability)}`;
   $("setting").textContent = described(actions, fields);
-  $("interval").textContent = `${mark}${interval(row.lower, row.upper)}`;
+  const marked = (text, ...of) => (of.includes(null) ? text : `${mark}${text}`);
+  $("interval").textContent = marked(interval(row.lower, row.upper), row.lower, row.upper);
   $("no-action").textContent = percent(row.no_action);
-  $("gain").textContent = `${mark}${difference(row.probability, row.no_action)}`;
-  $("support").textContent = `${mark}${percent(row.support)}`;
+  $("gain").textContent = marked(difference(row.probability, row.no_action), row.probability, row.no_action);
+  $("support").textContent = marked(percent(row.support), row.support);
   $("support-bar").firstElementChild.style.width = `${100 * row.support}%`;
   $("warning").hidden = !row.extrapolates;
   $("warning").textContent = "Hardly any record is like this: the numbers extrapolate.";
