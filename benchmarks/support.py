@@ -18,7 +18,7 @@ import forestall
 from forestall import tasks
 
 NAMES = [*tasks.names(), *(f"random-{k}" for k in range(10))]
-N, CONTEXTS, DRAWS, WRONG, SEED = 1000, 100, 1000, 0.2, 11
+N, CONTEXTS, DRAWS, WRONG, SEED = 1000, 400, 1000, 0.2, 11
 
 
 def area(score: np.ndarray, wrong: np.ndarray) -> float:
