@@ -25,9 +25,8 @@ WAVES = 96
 # How much quieter or louder than usual a record may count as, in variance.
 LOUD = np.array([0.1, 10.0])
 # The draws know nothing of the doubt about the hyperparameters and the kernel, so they
-# are spread by this much more: so their spread is the error of the mean on random
-# structural models 60 to 71, and intervals cover 91 % on 20 to 45. No reported figure
-# uses these.
+# are spread by this much more, judged by hand on random structural models 20 to 71,
+# which no reported figure uses.
 DOUBT = 1.25
 # Records handled at a time.
 BLOCK = 1 << 14

@@ -28,8 +28,8 @@ from forestall.arrays import Array
 from forestall.hills import TOPS, hills
 from forestall.kernels import gram
 
-# The likelihood is cubic in the number of records: few show which of two hills is the
-# higher, more of them where its top is, and yet more would move it little.
+# The likelihood is cubic in the number of records: few show which of several peaks is
+# the highest, more of them where its top is, and yet more would move it little.
 FEW, MANY = 240, 640
 STEPS, LAST_STEPS, UNBENT_STEPS = 60, 12, 20
 # Weak beliefs about the log variance of the noise and about log widths, for
@@ -92,7 +92,7 @@ def choose(
 def guessed(
     z: Float[Array, "n d"], y: Float[Array, " n"], groups: Int[Array, " d"]
 ) -> Choice:
-    """Find by few records which of several hills is the highest, as for `choose`."""
+    """Find by few records which of several peaks is the highest, as for `choose`."""
     if not z.shape[1]:
         return Choice(np.empty(0), 1e-12, 1e-12, 1.0, np.empty(0))
     few = Likelihood.among(z, y, groups, FEW)
