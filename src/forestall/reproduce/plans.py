@@ -20,7 +20,8 @@ def read(folder: Path, name: str, *, quick: bool) -> list[Plan]:
     """Read a plan, as one for each of its tasks where there are several.
 
     A task that needs published data is left out where they are not here, and need not
-    be run again because of the others, nor they because of it.
+    be run again because of the others, nor they because of it. What a table
+    ``[differs.task]`` says holds for that task alone.
 
     Args:
         folder: Where the plans are.
@@ -28,13 +29,15 @@ def read(folder: Path, name: str, *, quick: bool) -> list[Plan]:
         quick: Whether to take its short version.
     """
     values = read_toml(folder / f"{name}.toml", "plan", PlanError)
+    differs = values.pop("differs", {})
     every = values.get("tasks", ())
     here = [task for task in every if task != tasks.FROM_DATA or data_are_here()]
+    named = {task: part_of(name, task) if len(every) > 1 else name for task in here}
     made = [
-        Plan.from_dict({**values, "name": part_of(name, task), "tasks": [task]})
-        if len(every) > 1
-        else Plan.from_dict({**values, "tasks": [task]})
-        for task in here
+        Plan.from_dict(
+            {**values, **differs.get(task, {}), "name": own, "tasks": [task]}
+        )
+        for task, own in named.items()
     ]
     return [plan.quickened() for plan in made] if quick else made
 
