@@ -9,6 +9,7 @@ support score, and each of its halves, finds them: .5 is chance, 1 is perfect.
 from __future__ import annotations
 
 import warnings
+from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 from scipy.stats import rankdata
@@ -18,7 +19,7 @@ import forestall
 from forestall import tasks
 
 NAMES = [*tasks.names(), *(f"random-{k}" for k in range(10))]
-N, CONTEXTS, DRAWS, WRONG, SEED = 1000, 400, 1000, 0.2, 11
+N, CONTEXTS, DRAWS, WRONG, SEED, JOBS = 1000, 400, 1000, 0.2, 11, 2
 
 
 def area(score: np.ndarray, wrong: np.ndarray) -> float:
@@ -26,7 +27,9 @@ def area(score: np.ndarray, wrong: np.ndarray) -> float:
     return (ranks[wrong].sum() - hits * (hits + 1) / 2) / (hits * (~wrong).sum())
 
 
+@threadpool_limits.wrap(limits=1)
 def evaluated(name: str) -> tuple[np.ndarray, ...]:
+    warnings.simplefilter("ignore")
     task = tasks.get(name)
     policy = forestall.fit(task.problem, task.history(N, SEED))
     contexts = task.contexts(CONTEXTS, SEED)
@@ -44,15 +47,12 @@ def evaluated(name: str) -> tuple[np.ndarray, ...]:
 
 
 def main() -> None:
-    warnings.simplefilter("ignore")
-    with threadpool_limits(limits=1):
-        parts = []
-        for name in NAMES:
-            parts.append(evaluated(name))
-            error = parts[-1][0]
-            print(
-                f"{name}: {(error > WRONG).sum()} wrong, mean error {error.mean():.3f}"
-            )
+    parts = []
+    with ProcessPoolExecutor(JOBS) as pool:
+        for name, part in zip(NAMES, pool.map(evaluated, NAMES), strict=True):
+            parts.append(part)
+            wrong, mean = (part[0] > WRONG).sum(), part[0].mean()
+            print(f"{name}: {wrong} wrong, mean error {mean:.3f}", flush=True)
     error, support, known = map(np.concatenate, zip(*parts, strict=True))
     wrong = error > WRONG
     print(f"{wrong.sum()} of {len(wrong)} estimates are off by more than {WRONG}.")

@@ -249,6 +249,21 @@ def test_both_protocols_compare_the_same_methods_told_the_graph():
         assert each["tasks"] == list(plans.TASKS)
 
 
+def test_one_task_may_have_more_histories_and_differs_in_nothing_else(
+    tmp_path, monkeypatch
+):
+    assert table("table1")["differs"] == {"nhanes": {"seeds": 10}}
+    text = (PLANS / "table1.toml").read_text(encoding="utf-8")
+    text = text.replace("differs.nhanes", "differs.bank")
+    (tmp_path / "table1.toml").write_text(text, encoding="utf-8")
+    monkeypatch.setattr(plans, "data_are_here", lambda: False)
+    read = plans.read(tmp_path, "table1", quick=False)
+    made = {plan.tasks[0]: plan.to_dict() for plan in read}
+    told = made["bank"], made["bermuda"]
+    assert [len(each.pop("seeds")) for each in told] == [10, 3]
+    assert {**told[0], "name": "", "tasks": []} == {**told[1], "name": "", "tasks": []}
+
+
 def test_nothing_is_tuned_in_the_main_table():
     methods = table("table1")["methods"]
     told = {
@@ -353,6 +368,16 @@ def policy():
 def test_only_the_named_actions_are_altered(policy):
     decisions = policy.recommend(tasks.get("non-syn1").contexts(3, seed=0))
     assert all(set(decisions[i].actions) == {"A2"} for i in range(3))
+
+
+def test_all_subsets_ask_one_fit(policy):
+    task = tasks.get("non-syn1")
+    other = subsets.Only(method=policy.method, only=("A1", "A2"))
+    again = other.fit(task.problem, task.history(100, seed=0))
+    assert again.system is policy.system
+    assert again.subsets != policy.subsets
+    anew = other.fit(task.problem, task.history(100, seed=1))
+    assert anew.system is not policy.system
 
 
 def test_a_plan_of_subsets_has_a_method_for_each(monkeypatch):

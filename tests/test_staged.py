@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
 
 import forestall
 from forestall import (
@@ -14,6 +15,7 @@ from forestall import (
 )
 from forestall.region import Polytope
 from forestall.rehearsal import Noise, bounds
+from forestall.staged import quantile
 from worlds import LENDING, contexts_of, lending
 
 QUICK = StagedRehearsal(
@@ -267,3 +269,21 @@ def test_every_part_can_be_taken_away(without):
 def test_a_search_is_checked(wrong, message):
     with pytest.raises(SpecError, match=message):
         Search(**wrong)
+
+
+def test_nine_of_ten_worlds_lie_between_the_ends_that_few_of_them_give(rng):
+    worlds = rng.normal(size=(20_000, 64))
+    between = ndtr(quantile(worlds, 0.95)) - ndtr(quantile(worlds, 0.05))
+    assert between.mean() == pytest.approx(0.9, abs=0.005)
+    plain = ndtr(np.quantile(worlds, [0.05, 0.95], axis=1))
+    assert (plain[1] - plain[0]).mean() < 0.88
+
+
+def test_a_quantile_stays_among_its_worlds_and_moves_with_them(rng):
+    worlds = rng.random((50, 7))
+    for p in (0.05, 0.5, 0.95):
+        told = quantile(worlds, p)
+        assert (told >= worlds.min(axis=1)).all()
+        assert (told <= worlds.max(axis=1)).all()
+        np.testing.assert_allclose(quantile(3.0 * worlds - 1.0, p), 3.0 * told - 1.0)
+    np.testing.assert_allclose(quantile(np.ones((3, 1)), 0.05), 1.0)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from scipy.special import betainc
 
 from forestall.arrays import Array
 from forestall.building import Builder, Parts, standardised_region
@@ -204,14 +205,14 @@ class StagedPolicy(Policy):
         gained = settled(*(u - n for u, n in zip(under, natural, strict=True)))
         told, left = settled(*under), settled(*natural)
         joint = np.concatenate([x, a], axis=1)
-        lower, upper = np.quantile(told, [0.05, 0.95], axis=1)
+        lower, upper = quantile(told, 0.05), quantile(told, 0.95)
         # Chances finer than one in so many records cannot be told.
         lower = np.maximum(lower - 1.0 / self.n_records, 0.0)
         upper = np.minimum(upper + 1.0 / self.n_records, 1.0)
         # Half how usual such an action is in such a context, half how much is known
         # of where it leads: a trend may be known where nobody has been.
         support = 0.5 * self.joint.score(joint) + 0.5 * (1.0 - (upper - lower))
-        gain = np.quantile(gained, 0.05, axis=1)
+        gain = quantile(gained, 0.05)
         unproven = self._beyond(a, altered) | (self.gap > GAP)
         return Assessment(
             a,
@@ -298,6 +299,17 @@ def settled(
     spread = np.mean((told - centre) ** 2, axis=1, keepdims=True)
     kept = np.sqrt(np.clip(1.0 - noise / np.maximum(spread, 1e-300), 0.0, 1.0))
     return centre + kept * (told - centre)
+
+
+def quantile(told: Float[Array, "q s"], p: float) -> Float[Array, " q"]:
+    """Estimate a quantile of the law that few worlds are drawn from (Harrell, Davis).
+
+    Between the quantiles of the sample itself lies less than was asked for: of the law
+    of 64 worlds 87 % in place of 90 %.
+    """
+    n = told.shape[1]
+    ends = betainc((n + 1) * p, (n + 1) * (1.0 - p), np.linspace(0.0, 1.0, n + 1))
+    return np.sort(told, axis=1) @ np.diff(ends)
 
 
 def _subsets(

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import combinations
 from typing import Any
+
+import numpy as np
 
 from forestall import tasks
 from forestall.bench import Plan
 from forestall.errors import PlanError
 from forestall.method import Method
+from forestall.problem import Problem
 from forestall.staged import StagedPolicy, StagedRehearsal
 
 TOGETHER = " + "
@@ -30,9 +34,20 @@ class Only(Method):
 
     def fit(self, problem: Any, history: Any) -> StagedPolicy:
         """Learn a policy that leaves the other actions alone."""
-        policy = self.method.fit(problem, history)
+        columns = ((name, tuple(v.tolist())) for name, v in history.items())
+        policy = learned(self.method, problem, tuple(columns))
         altered = tuple(name in self.only for name in problem.actions)
         return replace(policy, subsets=(altered,))
+
+
+@lru_cache(maxsize=1)
+def learned(
+    method: StagedRehearsal,
+    problem: Problem,
+    columns: tuple[tuple[str, tuple[float, ...]], ...],
+) -> StagedPolicy:
+    """Fit once for all subsets of the actions."""
+    return method.fit(problem, {name: np.array(values) for name, values in columns})
 
 
 def spelt_out(plan: Plan, *, quick: bool) -> Plan:
