@@ -96,13 +96,13 @@ class Nested:
         v = reach * np.array([rbf(c, a, self.sigma_a) for c in self.a])
         return prior - v @ self.inverse_h @ v
 
-    def best(self, x, lower, upper, ascent):
+    def best(self, x, lower, upper, ascent, starts):
         """Climb from the top positive weights; the best point on the way counts."""
         omega = self.omega(x)
         ranked = sorted(range(len(omega)), key=lambda i: -omega[i])[: ascent.n_starts]
         # The largest weight stands in for those that are not positive.
         chosen = [i if omega[i] > 0 else ranked[0] for i in ranked]
-        climbers = [Climber(np.clip(self.a[i], lower, upper)) for i in chosen]
+        climbers = [Climber(np.clip(starts[i], lower, upper)) for i in chosen]
         for step in range(ascent.n_steps + 1):
             for climber in climbers:
                 climber.look(self.J(omega, climber.a))

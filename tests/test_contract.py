@@ -85,6 +85,24 @@ def test_probabilities_are_probabilities_and_intervals_contain_them(fitted):
     assert all(told.reason)
 
 
+def test_no_records_own_action_is_given_out(fitted):
+    _, problem, records, policy = fitted
+    far = {}
+    for name, values in contexts_of(problem, records, slice(0, 30)).items():
+        values = np.asarray(values)
+        number = values.dtype.kind == "f"
+        far[name] = 12.0 * values - 11.0 * values.mean() if number else values
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExtrapolationWarning)
+        told = policy.recommend(far).actions
+    taken = np.column_stack([records[name] for name in problem.actions])
+    box = np.array(list(problem.actions.values()))
+    # At an end of its interval an action is everybody's.
+    inside = ((told > box[:, 0]) & (told < box[:, 1])).all(axis=1)
+    near = np.abs(told[inside][:, None] - taken) / taken.std(axis=0)
+    assert near.max(axis=2).min(initial=1.0) > 1e-6
+
+
 def test_fitting_twice_gives_equal_answers(fitted):
     method, problem, records, policy = fitted
     contexts = contexts_of(problem, records, slice(0, 10))

@@ -14,6 +14,7 @@ from forestall import (
     Problem,
     SpecError,
 )
+from forestall.ascent import aside
 from forestall.solution import check_size, choose_sharpness
 from worlds import WORLDS, contexts_of
 
@@ -93,7 +94,8 @@ def test_choices_equal_the_slow_reference(case):
     ascent, schema = policy.method.ascent, policy.schema
     chosen = policy.recommend(contexts).actions
     for x, a in zip(schema.encode_contexts(contexts).x, chosen, strict=True):
-        best = twin.best(x, schema.lower, schema.upper, ascent)
+        starts = aside(policy.data.a)
+        best = twin.best(x, schema.lower, schema.upper, ascent, starts)
         np.testing.assert_allclose(a, schema.actions_to_units(best[None])[0], atol=1e-8)
 
 
@@ -106,7 +108,8 @@ def test_choices_on_a_spanning_basis_equal_the_slow_reference():
     twin, schema = slow_twin(policy), policy.schema
     chosen = policy.recommend(contexts).actions
     for x, a in zip(schema.encode_contexts(contexts).x, chosen, strict=True):
-        best = twin.best(x, schema.lower, schema.upper, method.ascent)
+        starts = aside(policy.data.a)
+        best = twin.best(x, schema.lower, schema.upper, method.ascent, starts)
         np.testing.assert_allclose(a, schema.actions_to_units(best[None])[0], atol=1e-8)
 
 

@@ -21,6 +21,8 @@ FASTEST = 2.0
 AHEAD = 2.0
 # A stride that went too far is shortened to this.
 SLOWER = 0.25
+# How far aside of the records starts lie, in standard deviations.
+ASIDE = 0.01
 
 
 @runtime_checkable
@@ -176,6 +178,19 @@ def _taken(v: Float[Array, "q s ..."], rows: Int[Array, "q k"]) -> Array:
 def is_positive(value: object) -> bool:
     """Tell whether a hyperparameter is a positive, finite number."""
     return isinstance(value, numbers.Real) and 0.0 < float(value) < np.inf
+
+
+def aside(actions: Float[Array, "n d"]) -> Float[Array, "n d"]:
+    """Move actions of history a little, each in a way that is its own.
+
+    Where there is nothing to climb a start is given out, and that must be no person's
+    own action. Which way does not depend on the other records, nor on their order.
+    """
+    # A hash (splitmix64); its multiplications are meant to overflow.
+    bits = np.round(1e6 * actions).astype(np.int64).view(np.uint64)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
+    return actions + ASIDE * (2.0 * (bits >> np.uint64(11)) / 2**53 - 1.0)
 
 
 def top_starts(

@@ -21,7 +21,7 @@ from forestall.expansion import Basis
 from forestall.identify import Criterion, Identification
 from forestall.kernels import Gaussian
 from forestall.lowrank import Approximation, check_approximation
-from forestall.method import Method, Policy
+from forestall.method import COLUMNS, Method, Policy
 from forestall.observations import Observations, good_records
 from forestall.problem import Problem
 from forestall.reduced import LowRank
@@ -195,6 +195,12 @@ class KernelPolicy(Policy):
     def choice(self) -> Choice | None:
         """What the records chose, and why; ``None`` where widths were given."""
         return self.setting.choice
+
+    @property
+    def width(self) -> int:
+        """How many numbers are held at a time to answer one context, about."""
+        exact = isinstance(self.systems, Exact)
+        return COLUMNS * self.data.n if exact else super().width
 
     @property
     def data(self) -> Observations:

@@ -10,7 +10,7 @@ from jaxtyping import Complex, Float
 from scipy.linalg import cho_solve, solve_triangular
 
 from forestall.arrays import Array
-from forestall.ascent import top_starts
+from forestall.ascent import aside, top_starts
 from forestall.errors import SpecError
 from forestall.expansion import Basis
 from forestall.landmarks import Landmarks
@@ -275,10 +275,10 @@ class LowView(View):
     x: Float[Array, "q d_x"]
 
     def starts(self, n_starts: int) -> Float[Array, "q s d_a"]:
-        """Start at the records, of a few hundred, of the largest weights."""
+        """Start by the records, of a few hundred, of the largest weights."""
         starters = self.systems.starters
         omega = (self.solution.pull[:, None] * self._reach(starters)).T
-        return top_starts(omega, starters.a, n_starts)
+        return top_starts(omega, aside(starters.a), n_starts)
 
     def objective(self, stretch: Stretch = 1.0) -> Objective:
         """Sum over the landmarks, or over the actions that span theirs."""

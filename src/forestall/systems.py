@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from forestall.arrays import Array
-from forestall.ascent import top_starts
+from forestall.ascent import aside, top_starts
 from forestall.expansion import Basis, Expansion
 from forestall.kernels import Gaussian
 from forestall.ridge import Belief, Ridge, Solver
@@ -157,9 +157,9 @@ class ExactView(View):
     prior: Float[Array, " q"]
 
     def starts(self, n_starts: int) -> Float[Array, "q s d_a"]:
-        """Start at the records of the largest weights (algorithm 1, phase 3)."""
+        """Start by the records of the largest weights (algorithm 1, phase 3)."""
         omega = (self.solution.pull[:, None] * self.reach).T
-        return top_starts(omega, self._actions, n_starts)
+        return top_starts(omega, aside(self._actions), n_starts)
 
     def objective(self, stretch: Stretch = 1.0) -> Expansion:
         """Sum over the records, or over the actions that span theirs."""

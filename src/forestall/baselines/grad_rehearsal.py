@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.special import ndtri
 
 from forestall.arrays import Array
+from forestall.ascent import aside
 from forestall.baselines.descent import Descent
 from forestall.baselines.flow import (
     Epoch,
@@ -251,7 +252,7 @@ class GradPolicy(Policy):
         rows = np.linspace(0, self.data.n - 1, len(spread)).astype(int)
         centre = 0.5 * (lower + upper)
         everywhere = lower + spread * (upper - lower)
-        taken = np.clip(self.data.a[rows], lower, upper)
+        taken = np.clip(aside(self.data.a[rows]), lower, upper)
         return np.concatenate([centre[None], everywhere, taken])
 
     def _successes(
