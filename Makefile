@@ -38,11 +38,13 @@ doctest: .venv/.installed-dev
 smoke: .venv/.installed-dev
 	$(BIN)/forestall bench benchmarks/plans/smoke.toml --out .venv/smoke.csv --fresh
 
-# Ratios of two measurements in one run; on a quiet machine.
+# Ratios of two measurements in one run; on a quiet machine, an hour or so. At the end
+# the tables of docs/scale.md are made of them.
 bench-speed: .venv/.installed-dev
 	$(PIP) -e '.[peers]'
 	for each in exact lowrank batch peer stream decisions_stream growth; do \
-	  $(BIN)/python benchmarks/speed/$$each.py || exit 1; done
+	  OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/speed/$$each.py || exit 1; done
+	$(BIN)/python benchmarks/readme.py scale.md
 
 clean:
 	rm -rf .venv build dist forestall-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,12 +1,20 @@
-"""Put the tables of the results into the README: python benchmarks/readme.py."""
+"""Put the tables of the results into the README and into docs/scale.md.
 
-from collections.abc import Callable
+Run: python benchmarks/readme.py [PAGE ...], e.g. scale.md alone; all unless told.
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+
+from speed.tables import TABLES as OF_SPEED
 
 from forestall.bench import pooled_markdown, summarise, to_markdown
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
+SCALE = ROOT / "docs" / "scale.md"
 RESULTS = ROOT / "benchmarks" / "results"
 COLUMNS = ["success", "no action", "oracle", "lift share", "by verdict", "cover"]
 
@@ -15,17 +23,29 @@ TABLES: dict[str, Callable[[], str]] = {
     "unseen": lambda: pooled_markdown(summarise(RESULTS / "unseen.csv")),
     "rivals": lambda: to_markdown(summarise(RESULTS / "rivals.csv"), COLUMNS[:-1]),
 }
+SPEED: dict[str, Callable[[], str]] = {
+    name: partial(table, RESULTS / "speed") for name, table in OF_SPEED.items()
+}
+PAGES = {README: TABLES, SCALE: SPEED}
 
 
-def filled(text: str) -> str:
+def filled(text: str, made: Mapping[str, str]) -> str:
     """Replace what stands between the markers of each table."""
-    for name, table in TABLES.items():
+    for name, table in made.items():
         begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
         before, rest = text.split(begin)
         after = rest.split(end)[1]
-        text = f"{before}{begin}\n{table().strip()}\n{end}{after}"
+        text = f"{before}{begin}\n{table.strip()}\n{end}{after}"
     return text
 
 
+def fill(page: Path, tables: Mapping[str, Callable[[], str]]) -> None:
+    # Made before the page is read: it may be edited while they are.
+    made = {name: table() for name, table in tables.items()}
+    page.write_text(filled(page.read_text(encoding="utf-8"), made), encoding="utf-8")
+
+
 if __name__ == "__main__":
-    README.write_text(filled(README.read_text(encoding="utf-8")), encoding="utf-8")
+    for page, tables in PAGES.items():
+        if page.exists() and (page.name in sys.argv[1:] or not sys.argv[1:]):
+            fill(page, tables)

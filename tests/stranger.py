@@ -1,8 +1,19 @@
-"""A made-up table of history, as a stranger would bring it."""
+"""A made-up table of history, as a stranger would bring it, and what they type."""
 
 import csv
+import json
 import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
 
+import pytest
+
+FORESTALL = [sys.executable, "-m", "forestall"]
+COMMANDS = ("init", "check", "fit", "recommend", "report")
 COLUMNS = ("id", "age", "sector", "stability", "rate", "roi", "visits")
 ROLES = (
     "--context=age,sector",
@@ -43,3 +54,53 @@ def write_contexts(path, n=5):
         writer.writeheader()
         writer.writerows(rows)
     return path
+
+
+def run(*words, cwd):
+    """Run a command as a stranger does; gives what it printed."""
+    command = [*FORESTALL, *words] if words[0] in COMMANDS else words
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, (words, done.stdout, done.stderr)
+    return done.stdout
+
+
+def curl_or_skip():
+    """The path of curl."""
+    found = shutil.which("curl")
+    if found is None:
+        pytest.skip("needs curl: `apt-get install curl`")
+    return found
+
+
+@contextmanager
+def serving(*words, cwd):
+    """``forestall serve`` in a process of its own, on any port; gives the address."""
+    command = [*FORESTALL, "serve", *map(str, words), "--port", "0"]
+    with subprocess.Popen(
+        command, cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            url = _address(process.stderr)
+            # A pipe that nobody reads fills, and then nothing can be logged.
+            reader = threading.Thread(target=process.stderr.read)
+            reader.start()
+            yield url
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(60)
+        reader.join()
+    assert process.returncode == 0
+
+
+def _address(lines):
+    for line in lines:
+        if line.startswith("{") and json.loads(line)["event"] == "serving":
+            return json.loads(line)["url"]
+    raise AssertionError("the service did not start")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 from typer.testing import CliRunner
 
 import forestall
@@ -78,28 +79,24 @@ def test_the_console_script_and_both_modules_say_the_version():
         assert run("--version", module=module).stdout == said.stdout
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "init",
-        "check",
-        "fit",
-        "recommend",
-        "whatif",
-        "report",
-        "serve",
-        "compare",
-        "demo",
-        "tasks",
-        "bench",
-        "reproduce",
-        "data",
-    ],
-)
-def test_every_command_has_help_with_an_example(command):
-    result = invoke(command, "--help")
-    assert result.exit_code == 0
-    assert f"Example: forestall {command}" in result.output
+def commands(group, *names):
+    """Every command and group below one, by its names, with what it takes."""
+    for name, command in group.commands.items():
+        yield (*names, name), command
+        if hasattr(command, "commands"):
+            yield from commands(command, *names, name)
+
+
+def test_every_command_has_help_with_an_example_and_json():
+    seen = []
+    for names, command in commands(typer.main.get_command(cli.app)):
+        result = invoke(*names, "--help")
+        assert result.exit_code == 0
+        seen.append(" ".join(names))
+        assert f"Example: forestall {seen[-1]} " in result.output
+        if not hasattr(command, "commands"):
+            assert "--json" in result.output, seen[-1]
+    assert {"data fetch", "data check", "serve", "recommend", "init"} <= set(seen)
 
 
 def test_tasks_lists_every_task_with_its_structure():

@@ -16,7 +16,7 @@ import pytest
 from pyarrow import csv, parquet
 
 import forestall
-from forestall import NestedRehearsal, Problem
+from forestall import NestedRehearsal, Problem, building
 from forestall.errors import DataError, FitError, MissingExtraError, SpecError
 from forestall.lowrank import Nystrom
 from forestall.reduced import Counting
@@ -164,18 +164,44 @@ def test_a_frame_is_a_history_for_the_current_client(client, folder):
     np.testing.assert_allclose(*(each.probability for each in told), atol=1e-6)
 
 
+PRICING = Problem(
+    context=["score"],
+    actions={"rate": (0.0, 1.0)},
+    outcomes=["roi"],
+    desired=["roi >= 0.3"],
+)
+STAGED = forestall.StagedRehearsal(n_draws=4, search=forestall.Search(n_draws=2))
+
+
+def staged_counting(supply, monkeypatch):
+    """What a staged fit has every batch of these records counted by."""
+    heard, total = [], Streamed.total
+    with monkeypatch.context() as patch:
+        patch.setattr(Streamed, "total", lambda s, w: heard.append(w) or total(s, w))
+        with pytest.warns(forestall.ForestallWarning, match="a sample of 100"):
+            STAGED.fit(PRICING, supply)
+    (count,) = [work for work in heard if isinstance(work, building.Counting)]
+    return count
+
+
+def test_the_sums_of_mechanisms_are_those_of_a_stream(client, folder, monkeypatch):
+    alone = Streamed.of(PRICING, Source.read(folder), 100)
+    count = staged_counting(alone, monkeypatch)
+    spread = on(client, folder).supply(PRICING, 100, 0)
+    ours, theirs = (each.total(count).moments for each in (spread, alone))
+    assert list(ours) == list(theirs)
+    assert {each.n for each in ours.values()} == {N}
+    for key, one in ours.items():
+        for name in ("squares", "target", "waves"):
+            both = (getattr(each, name) for each in (one, theirs[key]))
+            np.testing.assert_allclose(*both, rtol=1e-10, atol=1e-10)
+
+
 def test_mechanisms_are_counted_on_the_workers_too(client, folder):
-    problem = Problem(
-        context=["score"],
-        actions={"rate": (0.0, 1.0)},
-        outcomes=["roi"],
-        desired=["roi >= 0.3"],
-    )
-    method = forestall.StagedRehearsal(n_draws=4, search=forestall.Search(n_draws=2))
-    spread = on(client, folder).supply(problem, 100, 0)
-    alone = Streamed.of(problem, Source.read(folder), 100)
+    spread = on(client, folder).supply(PRICING, 100, 0)
+    alone = Streamed.of(PRICING, Source.read(folder), 100)
     with pytest.warns(forestall.ForestallWarning, match="a sample of 100"):
-        one, other = (method.fit(problem, supply) for supply in (spread, alone))
+        one, other = (STAGED.fit(PRICING, supply) for supply in (spread, alone))
     for ours, theirs in zip(one.system.outcomes, other.system.outcomes, strict=True):
         z, draws = one.data.x[:, [0, 0]], np.array([0])
         told = (each.mechanism(z, draws) for each in (ours, theirs))

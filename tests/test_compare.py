@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shlex
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -303,14 +304,29 @@ def test_the_command_refuses_bad_input_with_exit_code_two(files):
     assert "Example: forestall compare" in invoke("compare", "--help").output
 
 
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
 def test_the_page_runs_and_names_every_method():
-    for kind, code in re.findall(
-        r"^```(\w*)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL
-    ):
+    assert {kind for kind, _ in BLOCKS} == {"console", "python"}
+    for kind, code in BLOCKS:
         if kind == "python":
             exec(compile(code, "docs/methods.md", "exec"), {})
     for name in ASSUMES:
         assert f"`{name}`" in PAGE
+
+
+def test_the_command_on_the_page_runs_as_it_stands(files, monkeypatch):
+    monkeypatch.chdir(files[0].parent)
+    (line,) = [code for kind, code in BLOCKS if kind == "console"]
+    name, *words = shlex.split(line.removeprefix("$ "))
+    assert name == "forestall"
+    # All nine would take minutes: networks are among them.
+    result = invoke(*words, "--methods", ",".join(QUICK), "--folds", 2, "--json")
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert [row["method"] for row in told["methods"]] == QUICK
+    assert told["records"] == 120
 
 
 def test_labels_may_differ_from_classes():

@@ -2,8 +2,10 @@
 
 import contextlib
 import io
+import json
 import re
 import shlex
+import shutil
 import warnings
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from typer.testing import CliRunner
 
 from forestall import cli
 from forestall.errors import ForestallWarning
+from stranger import run, serving
 
 DOCS = Path(__file__).parent.parent / "docs"
 TUTORIALS = ["quickstart.md", "bring-your-own-data.md"]
@@ -30,18 +33,44 @@ def commands(block):
         yield command, message
 
 
-def run_console(block):
-    expected = dict(commands(block))
-    assert expected
-    for command, message in expected.items():
-        words = shlex.split(command)
-        assert words[0] == "forestall"
-        result = CliRunner().invoke(cli.app, words[1:])
-        if message is None:
-            assert result.exit_code == 0, (command, result.output, result.exception)
-        else:
-            assert result.exit_code == 2, (command, result.output)
-            assert message in result.stderr, (command, result.stderr)
+class Terminal:
+    """Runs the console blocks of a page; what is served stays until the page ends."""
+
+    def __init__(self, stack):
+        """Begin a page."""
+        self.stack, self.address = stack, None
+
+    def run(self, block, printed):
+        expected = dict(commands(block))
+        assert expected
+        for command, message in expected.items():
+            words = shlex.split(command)
+            if words[0] == "curl":
+                self.ask(words[1:], printed)
+            elif words[:2] == ["forestall", "serve"]:
+                served = serving(*words[2:], cwd=Path.cwd())
+                self.address = self.stack.enter_context(served)
+            else:
+                run_forestall(words, message)
+
+    def ask(self, words, printed):
+        """Ask with curl; the answer is the sentence that Python printed."""
+        # Another page may be tested at the usual port meanwhile.
+        words = [word.replace("http://127.0.0.1:8000", self.address) for word in words]
+        if shutil.which("curl"):
+            answer = run("curl", "-sS", "--fail", *words, cwd=Path.cwd())
+            (decision,) = json.loads(answer)["decisions"]
+            assert decision["explanation"] == printed.strip()
+
+
+def run_forestall(words, message):
+    assert words[0] == "forestall"
+    result = CliRunner().invoke(cli.app, words[1:])
+    if message is None:
+        assert result.exit_code == 0, (words, result.output, result.exception)
+    else:
+        assert result.exit_code == 2, (words, result.output)
+        assert message in result.stderr, (words, result.stderr)
 
 
 def run_python(block, names):
@@ -64,14 +93,24 @@ def test_a_tutorial_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
     blocks = BLOCK.findall((DOCS / page).read_text(encoding="utf-8"))
     assert {kind for kind, _ in blocks} - {""} == {"python", "console"}
     names, printed = {}, ""
-    for kind, block in blocks:
-        if kind == "console":
-            run_console(block)
-        elif kind == "python":
-            printed = run_python(block, names)
-        else:
-            check_printed(printed, block)
+    with contextlib.ExitStack() as stack:
+        terminal = Terminal(stack)
+        for kind, block in blocks:
+            if kind == "console":
+                terminal.run(block, printed)
+            elif kind == "python":
+                printed = run_python(block, names)
+            else:
+                check_printed(printed, block)
     assert (tmp_path / next(iter(tmp_path.glob("decisions.*")))).stat().st_size > 0
+
+
+def test_the_quickstart_ends_with_a_report_a_service_and_a_question_to_it():
+    blocks = BLOCK.findall((DOCS / "quickstart.md").read_text(encoding="utf-8"))
+    told = "".join(block for kind, block in blocks if kind == "console")
+    found = re.findall(r"^\$ (?:forestall )?(\w+)", told, re.MULTILINE)
+    path = ["init", "check", "fit", "recommend", "whatif", "report", "serve", "curl"]
+    assert found == path
 
 
 @pytest.mark.parametrize("page", [*TUTORIALS, "methods.md", "page.md"])
@@ -88,7 +127,7 @@ def test_every_option_that_is_named_in_passing_exists(page):
     text = (DOCS / page).read_text(encoding="utf-8")
     known = "".join(
         CliRunner().invoke(cli.app, [name, "--help"]).output
-        for name in ("init", "check", "fit", "recommend", "whatif")
+        for name in ("init", "check", "fit", "recommend", "whatif", "report", "serve")
     )
     known += CliRunner().invoke(cli.app, ["--help"]).output
     for option in set(re.findall(r"`(?:forestall \w+ )?(--[\w-]+)", text)):

@@ -5,7 +5,6 @@ kind, without the checks of types, which take most of the time.
 """
 
 import json
-import os
 import tempfile
 import warnings
 from pathlib import Path
@@ -19,11 +18,12 @@ from typer.testing import CliRunner
 from forestall import NestedRehearsal, cli
 from forestall.cli import tables
 from forestall.errors import ForestallError
+from fuzzing import tries
 from stranger import ROLES, write_history
 from worlds import LENDING, lending
 
 tried = settings(
-    max_examples=int(os.environ.get("FORESTALL_FUZZ", "25")),
+    max_examples=tries(25),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

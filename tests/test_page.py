@@ -330,6 +330,63 @@ def test_the_landscape_is_what_the_service_says_over_one_action_and_two(
         assert mark["x"] == [0.5]
 
 
+def arrows(watched):
+    return watched.page.evaluate(
+        "() => document.getElementById('landscape-plot').layout.annotations ?? []"
+    )
+
+
+def assert_leads(arrow, start, end):
+    """Check where an arrow begins and where it points to, on the axes."""
+    assert {arrow[k] for k in ("xref", "axref")} == {"x"}
+    assert {arrow[k] for k in ("yref", "ayref")} == {"y"}
+    assert (arrow["ax"], arrow["ay"]) == pytest.approx(start, abs=1e-6)
+    assert (arrow["x"], arrow["y"]) == pytest.approx(end, abs=1e-6)
+    assert arrow["showarrow"]
+
+
+def test_an_arrow_leads_from_today_to_the_recommendation(chromium, dosing_url):
+    told = httpx.get(f"{dosing_url}/v1/policy").json()["actions"]
+    today = {action["name"]: action["typical"] for action in told}
+    question = {"contexts": [typical(dosing_url)]}
+    (row,) = post(dosing_url, "recommend", question).json()["decisions"]
+    assert row["verdict"] == "act"
+    to = row["actions"]
+    with shown(chromium, dosing_url) as watched:
+        (over_both,) = arrows(watched)
+        ends = (today["dose"], today["time"]), (to["dose"], to["time"])
+        assert_leads(over_both, *ends)
+        # Whoever tries another action is still shown where the advice leads.
+        watched.slider("dose").fill("0.3")
+        watched.answered({"dose": 0.3})
+        assert arrows(watched) == [over_both]
+        for name, other in (("dose", "time"), ("time", "dose")):
+            watched.page.select_option("#over-2", "")
+            watched.page.select_option("#over-1", name)
+            watched.page.wait_for_selector(f"#landscape-plot[data-over={name}]")
+            watched.quiet()
+            (over_one,) = arrows(watched)
+            start, end = (today[name], row["no_action"]), (to[name], row["probability"])
+            assert_leads(over_one, start, end)
+            assert other not in watched.bodies("landscape")[-1]["over"]
+
+
+@pytest.mark.parametrize("verdict", ["leave", "abstain"])
+def test_where_nothing_is_advised_no_arrow_leads_anywhere(
+    chromium, dosing_url, verdict
+):
+    question = {"contexts": [typical(dosing_url)]}
+    (row,) = post(dosing_url, "recommend", question).json()["decisions"]
+    told = {"decisions": [row | {"verdict": verdict, "actions": {}}]}
+    with shown(chromium, dosing_url) as watched:
+        assert len(arrows(watched)) == 1
+        watched.page.route("**/v1/recommend", lambda route: route.fulfill(json=told))
+        watched.box("age").fill("51.5")
+        watched.page.locator("#advised-word", has_text="best candidate").wait_for()
+        watched.quiet()
+        assert arrows(watched) == []
+
+
 def assert_drawn(watched, body):
     told = post(watched.url, "landscape", body).json()
     data = watched.page.evaluate("() => document.getElementById('landscape-plot').data")

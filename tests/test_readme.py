@@ -54,6 +54,19 @@ def test_the_python_runs_and_prints_what_the_readme_says():
             assert float(ours) == pytest.approx(float(theirs), rel=0.1)
 
 
+def test_the_first_screen_is_a_sentence_two_commands_a_picture_and_few_lines():
+    opening = README.split("```")[0]
+    assert len(re.findall(r"[.?!](?:\W|$)", opening)) == 1
+    commands = next(code for kind, code in BLOCKS if kind == "")
+    assert [line.split()[:2] for line in commands.splitlines()] == [
+        ["make", "demo"],
+        ["make", "test"],
+    ]
+    assert README.index("make test") < README.index("![") < README.index("```python")
+    first = next(code for kind, code in BLOCKS if kind == "python")
+    assert len(first.splitlines()) <= 15
+
+
 def test_the_problem_file_and_its_check_work(tmp_path):
     text = next(code for kind, code in BLOCKS if kind == "toml")
     (tmp_path / "problem.toml").write_text(text, encoding="utf-8")

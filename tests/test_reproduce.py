@@ -6,7 +6,9 @@ import json
 import math
 import re
 import tomllib
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,14 +17,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
-from forestall import PlanError, Search, StagedRehearsal, tasks
+from forestall import PlanError, Search, StagedRehearsal, data_cli, demo, tasks
 from forestall.bench import Plan, Row
 from forestall.bench.results import to_csv
+from forestall.data import nhanes
 from forestall.reproduce import (
     STEPS,
+    ahead,
+    charts,
     differences,
     main_table,
     paper,
+    pictures,
     places,
     plans,
     render,
@@ -30,12 +36,16 @@ from forestall.reproduce import (
     sensitivity,
     small_tables,
     subsets,
+    survey,
     theory,
     triangle,
 )
 from forestall.reproduce.page import BLOCKS, MARKER, TEXT
 from forestall.reproduce.places import Places, checkout
 from forestall.reproduce.sheet import read_sheet, write_sheet
+from forestall.tasks import nhanes as benchmark
+from forestall.tasks.typed import TypedGenerator
+from transport import made_up_survey
 
 ROOT = Path(__file__).parent.parent
 PLANS = ROOT / places.PLANS
@@ -74,16 +84,22 @@ def row(task: str, method: str, **changes: object) -> Row:
     return Row(**{**plain, **changes})
 
 
-def put(folder: Path, name: str, rows: list[Row], *, complete: bool = True) -> None:
+def put(
+    folder: Path,
+    name: str,
+    rows: list[Row],
+    *,
+    complete: bool = True,
+    runs: Sequence[dict] = ({"jobs": 1, "seconds": 60.0},),
+) -> None:
     """Write results as a benchmark leaves them."""
     (folder / f"{name}.csv").write_text(to_csv(rows, header=True), encoding="utf-8")
     plan = {"seeds": [0], "contexts": 1, "draws": 100, "n": 100}
     record = {
         "fingerprint": "",
         "complete": complete,
-        "seconds": 60.0,
         "plan": plan,
-        "runs": [{"jobs": 1}],
+        "runs": list(runs),
     }
     (folder / f"{name}.json").write_text(json.dumps(record), encoding="utf-8")
 
@@ -166,13 +182,76 @@ def test_who_is_ahead_is_said_as_it_is(tmp_path):
         row("non-syn2", "care", success=0.10),
     ]
     put(tmp_path, "table1", rows)
-    assert main_table.ahead(tmp_path).splitlines() == [
-        "* `bank`: ahead is CARE, .85; forestall .80, .05 behind; its success is 85% "
+    assert ahead.ahead(tmp_path).splitlines() == [
+        "* `bank`: ahead is CARE, .850; forestall .800, .050 behind; its success is "
+        "85% of the oracle's.",
+        "* `non-syn1`: ahead is CARE, .850; forestall .840, .010 behind, within .02 of "
+        "it; its success is 88% of the oracle's.",
+        "* `non-syn2`: forestall is ahead, .917, of CARE by 1.083; its success is 94% "
         "of the oracle's.",
-        "* `non-syn1`: ahead is CARE, .85; forestall .84, within .02 of it; its "
-        "success is 88% of the oracle's.",
-        "* `non-syn2`: forestall is ahead, .92; its success is 94% of the oracle's.",
     ]
+
+
+SUCCESSES = st.lists(
+    st.tuples(st.floats(0.2, 0.8), st.floats(0.2, 0.8)), min_size=4, max_size=12
+)
+
+
+@given(SUCCESSES, st.integers(2, 4))
+def test_the_error_of_a_lag_is_that_of_the_seeds_means(pairs, n_seeds):
+    # As many contexts in each seed, and the same to gain in all of them.
+    pairs = pairs[: len(pairs) // n_seeds * n_seeds]
+    where = [(k % n_seeds, k // n_seeds) for k in range(len(pairs))]
+    rows = [
+        [
+            row("bank", name, seed=s, context=c, success=pair[side])
+            for (s, c), pair in zip(where, pairs, strict=True)
+        ]
+        for side, name in enumerate(("staged", "care"))
+    ]
+    told = ahead.lag(rows[0], rows[1][::-1])
+    gaps = np.array([(theirs - ours) / 0.6 for ours, theirs in pairs])
+    means = [gaps[[s == k for s, _ in where]].mean() for k in range(n_seeds)]
+    assert told.gap == pytest.approx(gaps.mean(), abs=1e-12)
+    error = np.std(means, ddof=1) / math.sqrt(n_seeds)
+    assert told.error == pytest.approx(error, abs=1e-12)
+
+
+def test_a_lag_is_of_the_contexts_that_both_decided():
+    ours = [row("bank", "staged", context=k, success=0.5) for k in range(3)]
+    theirs = [row("bank", "care", context=k, success=0.56) for k in (1, 2, 3)]
+    theirs[1] = replace(theirs[1], error="X: refused", success=math.nan)
+    told = ahead.lag(ours, theirs)
+    assert told.gap == pytest.approx(0.1)
+    assert str(told) == ".100"
+
+
+def test_histories_whose_truth_was_seen_are_set_apart(tmp_path):
+    rows = [
+        row("nhanes", method, seed=seed, success=success - 0.3 * (seed > 2))
+        for method, success in (("staged", 0.7), ("care", 0.6))
+        for seed in range(5)
+    ]
+    put(tmp_path, "table1", rows)
+    assert ahead.unlooked(tmp_path) == (
+        "`nhanes` without the seeds that were seen, on seeds 3 to 4 alone: forestall "
+        "is ahead, .333 ± .000, of CARE by .167 ± .000."
+    )
+    put(tmp_path, "table1", [each for each in rows if each.seed < 3])
+    assert ahead.unlooked(tmp_path) == ""
+
+
+def test_times_are_told_apart_by_the_number_of_jobs(tmp_path):
+    runs = [(900.0, 1), (480.0, 2), (1233.0, 2)]
+    runs = [{"seconds": seconds, "jobs": jobs} for seconds, jobs in runs]
+    put(tmp_path, "table1", [row("bank", "staged")], runs=runs)
+    told = plans.found(tmp_path, "table1").told
+    assert told.endswith(
+        "100 records; 15 minutes with 1 job and 29 minutes with 2 jobs, in 3 runs"
+    )
+    assert "took 15 minutes with 1 job and 29 minutes with 2 jobs. That adds" in (
+        render(tmp_path)
+    )
 
 
 def test_the_papers_protocol_gives_deviations_and_the_printed_numbers(tmp_path):
@@ -494,6 +573,95 @@ def test_absent_data_are_said_and_do_not_stop_the_rest(tiny, tmp_path, monkeypat
     assert tiny.page.exists()
 
 
+def test_figures_are_drawn_once_and_kept(tiny, monkeypatch):
+    story = demo.tell(0)
+    monkeypatch.setattr(demo, "tell", lambda _: story)
+    monkeypatch.setattr(pictures, "DPI", 30)
+    said: list[str] = []
+    written = run(["figures"], progress=said.append)
+    expected = pictures.files(tiny.results, tiny.images)
+    assert written == [*expected, tiny.page]
+    assert len(expected) == 2 + 3 + len(plans.TASKS) + 3
+    assert all(path.stat().st_size > 1_000 for path in expected[2:])
+    lines = read_sheet(tiny.results, "lending")
+    assert [float(line["success"]) for line in lines] == [
+        option.success for option in story.options
+    ]
+    assert said[-1] == "Drawing the graphs"
+    assert run(["figures"], progress=said.append) == [tiny.page]
+    assert said[-1] == "Keeping lending.csv, which is there already"
+    expected[-1].unlink()
+    monkeypatch.setattr(pictures, "draw", lambda *_: [Path("drawn anew")])
+    assert run(["figures"]) == [Path("drawn anew"), tiny.page]
+    page = tiny.page.read_text(encoding="utf-8")
+    assert "On this history the single estimator loses to the nested one" in page
+
+
+def test_a_short_run_of_the_theorems_leaves_the_whole_one_alone(tiny, monkeypatch):
+    few = partial(theory.measure_errors, sizes=(40, 60, 80), seeds=(0,))
+    monkeypatch.setattr(theory, "measure_errors", few)
+    monkeypatch.setattr(charts, "draw", lambda *_: [])
+    names = {path.name for path in run(["theory"], quick=True)}
+    sheets = {"theory-surrogate.csv", "theory-estimator-quick.csv"}
+    assert names == {*sheets, "results.md"}
+    assert "(The short version.)" in tiny.page.read_text(encoding="utf-8")
+    short = tiny.results / "theory-estimator-quick.csv"
+    before = short.read_bytes()
+    assert b",80," not in before
+    names = {path.name for path in run(["theory"])}
+    assert "theory-estimator.csv" in names
+    assert not sheets & names
+    page = tiny.page.read_text(encoding="utf-8")
+    assert "N = 80" in page
+    assert "(The short version.)" not in page
+    whole = (tiny.results / "theory-estimator.csv").read_bytes()
+    run(["theory"], quick=True, fresh=True)
+    assert short.read_bytes() == before
+    assert (tiny.results / "theory-estimator.csv").read_bytes() == whole
+    assert "N = 80" in tiny.page.read_text(encoding="utf-8")
+
+
+def test_the_dotted_line_of_theorem_2_touches_the_errors_from_above():
+    axes = charts.theorem2(RESULTS).axes[0]
+    lines = {line.get_label().split(":")[0]: line.get_ydata() for line in axes.lines}
+    room = lines["order of the bound"] - lines[small_tables.NAMES[theory.PACED]]
+    assert room.min() == pytest.approx(0.0, abs=1e-12)
+
+
+def test_every_chart_is_drawn_from_the_committed_results(tmp_path, monkeypatch):
+    monkeypatch.setattr(pictures, "DPI", 30)
+    drawn = charts.draw(RESULTS, tmp_path)
+    assert [path.stem for path in drawn] == list(charts.CHARTS)
+    assert all(path.stat().st_size > 1_000 for path in drawn)
+
+
+def test_without_results_no_chart_is_drawn(tmp_path):
+    assert charts.draw(tmp_path, tmp_path) == []
+
+
+def test_the_survey_is_validated_into_sheets_and_a_picture(tiny, tmp_path, monkeypatch):
+    folder = tmp_path / "nhanes"
+    cohort = nhanes.read_cohort(folder, made_up_survey(folder, 100))
+    quick = TypedGenerator(discrete=("Education",), n_trees=3, n_folds=2)
+    monkeypatch.setattr(benchmark, "GENERATOR", quick)
+    monkeypatch.setattr(data_cli, "SEEDS", range(1))
+    monkeypatch.setattr(nhanes, "read_cohort", lambda: cohort)
+    monkeypatch.setattr(nhanes, "FINGERPRINT", cohort.fingerprint)
+    monkeypatch.setattr(nhanes, "ROWS", cohort.n)
+    monkeypatch.setattr(survey, "data_are_here", lambda: True)
+    said: list[str] = []
+    written = run(["nhanes"], progress=said.append)
+    assert written == [*survey.files(tiny.results, tiny.images), tiny.page]
+    assert said == ["Reading the survey, and fitting the generator"]
+    rules = read_sheet(tiny.results, "nhanes-attrition")
+    assert int(rules[-1]["left"]) == cohort.n
+    page = tiny.page.read_text(encoding="utf-8")
+    assert f"| complete cases | {cohort.n} | 7,465 |" in page
+    assert f"`{cohort.fingerprint}`" in page
+    run(["nhanes"], progress=said.append)
+    assert said[-1] == "Keeping nhanes-attrition.csv, which is there already"
+
+
 def test_an_unknown_name_is_refused_with_the_nearest():
     with pytest.raises(PlanError, match=r"got 'tabel1'. Did you mean 'table1'\?"):
         run(["tabel1"])
@@ -523,3 +691,96 @@ def test_sheets_are_read_as_they_were_written(tmp_path):
 def test_no_committed_result_is_too_large_for_the_repository():
     for path in RESULTS.iterdir():
         assert path.stat().st_size <= 500_000, path.name
+
+
+# The committed results
+
+
+RECORDS = sorted(path.stem for path in RESULTS.glob("*.json"))
+MINE = re.compile(rf"(?P<plan>{'|'.join(NAMES)})(?:-(?:{'|'.join(plans.TASKS)}))?")
+
+
+def planned(name: str) -> Plan:
+    """The plan that a committed record says it was made by."""
+    quick = name.endswith(plans.QUICK)
+    own = MINE.fullmatch(name.removesuffix(plans.QUICK))["plan"]
+    made = plans.read(PLANS, own, quick=quick)
+    if own == "subsets":
+        made = [subsets.spelt_out(plan, quick=quick) for plan in made]
+    return next(plan for plan in made if plan.name == name)
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_every_committed_record_is_of_its_plan_as_it_is_now(name):
+    if "nhanes" in name and not nhanes.available():
+        pytest.skip("FORESTALL_DATA names no folder with the files of nhanes")
+    record = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    if record["complete"]:
+        assert record["fingerprint"] == planned(name).fingerprint
+
+
+@pytest.fixture(scope="module")
+def committed() -> dict[tuple[str, str], list[Row]]:
+    rows: dict[tuple[str, str], list[Row]] = {}
+    for each in main_table.all_rows(RESULTS, "table1"):
+        rows.setdefault((each.task, each.method), []).append(each)
+    return rows
+
+
+@pytest.mark.parametrize("task", plans.TASKS)
+def test_our_default_is_near_the_best_method_of_every_task(task, committed):
+    ours = committed[task, "staged"]
+    others = [rows for (where, _), rows in committed.items() if where == task]
+    assert len(others) == len(main_table.NAMES)
+    told = max((ahead.lag(ours, rows) for rows in others), key=lambda each: each.gap)
+    # Ten histories of nhanes do not tell the best methods apart to .02.
+    allowed = ahead.NEAR + (told.error if task == "nhanes" else 0.0)
+    assert told.gap <= allowed, str(told)
+
+
+@pytest.mark.parametrize("task", plans.TASKS)
+def test_our_default_reaches_most_of_what_the_oracle_does(task, committed):
+    rows = committed[task, "staged"]
+    assert not any(each.error for each in rows)
+    reached = sum(each.success for each in rows) / sum(each.oracle for each in rows)
+    assert reached >= 0.8
+
+
+def test_the_committed_generator_is_as_like_the_survey_as_the_papers():
+    told = {
+        line["name"]: line["value"] for line in read_sheet(RESULTS, "nhanes-likeness")
+    }
+    theirs = paper.printed("nhanes", "generator", "correlation_mae").value
+    assert float(told["correlation_mae"]) <= theirs == 0.0483
+    assert int(told["rows"]) == nhanes.ROWS
+    assert told["fingerprint"] == nhanes.FINGERPRINT
+
+
+def test_the_variables_of_the_benchmark_are_those_that_the_paper_lists():
+    lines = small_tables.benchmark(RESULTS).splitlines()[2:]
+    cells = {line.split(" | ")[0][2:]: line[2:-2].split(" | ")[1:] for line in lines}
+    for name in ("actionable variables", "non-actionable intermediates", "outcomes"):
+        here, printed = cells[name]
+        assert here == printed
+
+
+def test_what_the_sentences_on_differences_claim_holds(committed):
+    def compare(task: str, method: str) -> float:
+        ours = np.mean([each.success for each in committed[task, method]])
+        return float(ours) - paper.printed("main", task, method).value
+
+    rivals = ("qwz23", "micns", "care")
+    for task in ("non-syn1", "non-syn2", "nhanes"):
+        assert all(compare(task, method) < 0 for method in (*rivals, "nested"))
+    assert compare("non-syn1", "grad") < 0
+    assert compare("non-syn2", "grad") < 0
+    assert compare("nhanes", "grad") > 0
+    assert compare("non-syn2", "none") < 0
+    worth = {
+        method: np.mean([each.success for each in committed["nhanes", method]])
+        for method in (*rivals, "nested", "nested-auto")
+    }
+    assert worth["nested"] < min(worth[method] for method in rivals)
+    assert worth["nested"] < worth["nested-auto"]
+    oracle = np.mean([each.oracle for each in committed["non-syn1", "none"]])
+    assert paper.printed("main", "non-syn1", "grad").value > oracle

@@ -338,3 +338,32 @@ def test_a_part_is_not_there_when_it_could_not_be_written(out, monkeypatch):
         sink.write(0, make_contexts(5), {"act": 5})
     assert sorted(p.name for p in out.iterdir()) == ["_forestall.json"]
     assert sink.finished() == {}
+
+
+STREAMS = {
+    "a folder": lambda path: path,
+    "a pattern": lambda path: str(path / "*.parquet"),
+    "a pattern of any suffix": lambda path: path / "0.*",
+    "a dataset": lambda path: ds.dataset(str(path)),
+}
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+def test_recommend_names_what_takes_a_stream_and_that_takes_it(tmp_path, kind):
+    contexts = STREAMS[kind](written(tmp_path / "in"))
+    with pytest.raises(DataError, match="taken by fit and recommend_to"):
+        policy().recommend(contexts)
+    told = policy().recommend_to(tmp_path / "out", contexts)
+    assert told.rows == (150 if "any suffix" in kind else N)
+
+
+def test_recommend_names_what_takes_a_frame_of_dask():
+    dd = pytest.importorskip("dask.dataframe")
+    frame = dd.from_pandas(make_contexts(20).to_pandas(), npartitions=2)
+    with pytest.raises(DataError, match=r"DataFrame\. Convert .* and recommend_to\."):
+        policy().recommend(frame)
+
+
+def test_what_is_no_stream_is_not_sent_elsewhere():
+    with pytest.raises(DataError, match=r"got int\. Convert it to one of these\.$"):
+        policy().recommend(3)

@@ -7,13 +7,14 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from forestall import ConditionalRehearsal, NestedRehearsal, baselines
+import forestall
+from forestall import ConditionalRehearsal, NestedRehearsal, Problem, baselines
 from forestall.baselines.drift import Drift
-from forestall.errors import FitError, SpecError
+from forestall.errors import FitError, ForestallWarning, SpecError
 from forestall.lowrank import Nystrom, RandomFourier
 from forestall.observations import Observations
 from forestall.scale import Held, Source, Streamed
-from forestall.scale.supply import held, in_order, is_stream, kept
+from forestall.scale.supply import SAMPLE, held, in_order, is_stream, kept
 from worlds import DOSING, LENDING, contexts_of, dosing, lending
 
 N, SIZE = 900, 250
@@ -168,3 +169,31 @@ def test_a_table_in_memory_is_kept_whole_and_in_its_order(tmp_path):
     supply = kept(LENDING, history)
     assert held(supply) is supply
     np.testing.assert_array_equal(supply.sample.y_raw[:, 0], history["repaid"])
+
+
+def test_the_default_samples_a_large_table_says_so_and_counts_all(monkeypatch):
+    n, counts, total = SAMPLE + 1, [], Held.total
+    problem = Problem(
+        context=["score"],
+        actions={"rate": (0.0, 1.0)},
+        outcomes=["roi"],
+        desired=["roi >= 0.3"],
+    )
+    monkeypatch.setattr(
+        Held, "total", lambda s, work: counts.append(total(s, work)) or counts[-1]
+    )
+    text = (
+        r"There are 5,001 records: .* a sample of 5,000, the means from all of them, "
+        r"in low rank: with at most 200 centres each"
+    )
+    with pytest.warns(ForestallWarning, match=text):
+        policy = forestall.fit(problem, lending(n))
+    assert (policy.data.n, policy.n_records) == (SAMPLE, n)
+    (counted,) = counts
+    assert {each.n for each in counted.moments.values()} == {n}
+
+
+@pytest.mark.parametrize("n", [SAMPLE - 1, SAMPLE])
+def test_up_to_the_size_of_the_sample_all_records_are_kept(n):
+    data = Observations.read(LENDING, lending(n))
+    assert not Held.of(data).sampled

@@ -34,7 +34,10 @@ class Served:
         command = [sys.executable, "-m", "forestall", "serve", str(path), "--port=0"]
         self.ours, theirs = pty.openpty() if terminal else os.pipe()
         self.process = subprocess.Popen(
-            [*command, *options], stdout=subprocess.DEVNULL, stderr=theirs
+            [*command, *options],
+            stdout=subprocess.DEVNULL,
+            stderr=theirs,
+            env={**os.environ, "TERM": "xterm"},
         )
         os.close(theirs)
         self.said, self.serving = "", threading.Event()
@@ -71,27 +74,29 @@ def logged(said):
     return [json.loads(line) for line in said.splitlines() if line.startswith("{")]
 
 
-def test_on_a_terminal_the_service_says_what_it_serves_and_where(path):
+@pytest.mark.parametrize("workers", [1, 2])
+def test_on_a_terminal_the_service_says_what_it_serves_and_where(path, workers):
     def ask(said):
         page, described = re.findall(r"(http://\S+(?:/|json))\n", said)
         assert "text/html" in httpx.get(page).headers["content-type"]
         assert "/v1/whatif" in httpx.get(described).json()["paths"]
 
-    said = Served(path, True).stopped(ask)
+    said = Served(path, True, f"--workers={workers}").stopped(ask)
     # A bar that was shown while loading leaves signs of its own.
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said)
     first = text.index("Serving lending.forestall: advice on rate, learned from 60")
-    assert first < text.index('"serving"')
+    assert text.index("Loading") < first < text.index('"serving"')
     assert "Press Ctrl+C to stop." in text
     events = [each["event"] for each in logged(text)]
     assert events == ["serving", "request", "request", "stopped"]
 
 
-def test_a_log_that_no_person_reads_is_json_and_nothing_else(path):
+@pytest.mark.parametrize(("terminal", "options"), [(False, []), (True, ["--json"])])
+def test_a_log_that_no_person_reads_is_json_and_nothing_else(path, terminal, options):
     def ask(said):
         assert httpx.get(f"{logged(said)[0]['url']}/healthz").status_code == 200
 
-    said = Served(path, False).stopped(ask)
+    said = Served(path, terminal, *options).stopped(ask)
     assert len(logged(said)) == len(said.splitlines()) == 3
 
 

@@ -1,4 +1,7 @@
-"""Slow, broken and hostile clients: each gets an error, the others their answers."""
+"""Slow, broken and hostile clients: each gets an error, the others their answers.
+
+``FORESTALL_FUZZ=10000`` makes up so many bodies of each kind.
+"""
 
 import json
 import socket
@@ -15,6 +18,7 @@ from hypothesis import strategies as st
 from forestall import NestedRehearsal
 from forestall.serve import Limits
 from forestall.serve.questions import Recommend
+from fuzzing import tries
 from serving import CONTEXT, post, raw, request, served
 from worlds import LENDING, lending
 
@@ -368,7 +372,7 @@ JSON = st.recursive(
 NAMES = st.sampled_from(["recommend", "whatif", "landscape", "outcomes"])
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=tries(100), suppress_health_check=[HealthCheck.too_slow])
 @given(path=NAMES, body=JSON)
 def test_any_json_gets_an_answer_or_a_clear_error(client, path, body):
     answer = client.post(f"/v1/{path}", content=json.dumps(body), headers=IS_JSON)
@@ -377,7 +381,7 @@ def test_any_json_gets_an_answer_or_a_clear_error(client, path, body):
         assert list(answer.json()) == ["error"]
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=tries(50), suppress_health_check=[HealthCheck.too_slow])
 @given(path=NAMES, body=st.binary(max_size=200))
 def test_any_bytes_get_a_clear_error(client, path, body):
     answer = client.post(f"/v1/{path}", content=body, headers=IS_JSON)

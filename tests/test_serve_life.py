@@ -1,5 +1,7 @@
 """The service as a process: started, renewed, wounded and stopped."""
 
+import csv
+import importlib
 import json
 import os
 import shutil
@@ -7,6 +9,8 @@ import signal
 import socket
 import threading
 import time
+from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 import pytest
@@ -19,6 +23,7 @@ from forestall.store import save
 from serving import CONTEXT, Process, post, raw, request
 from worlds import LENDING, lending
 
+ROOT = Path(__file__).parents[1]
 SECRET = {"score": 0.1357924680, "debt": 0.5, "name": "Rumpelstiltskin"}
 
 
@@ -37,10 +42,13 @@ def path(files, tmp_path):
 
 
 @pytest.fixture
-def process(path, tmp_path):
-    started = Process(path, tmp_path)
+def process(path, tmp_path, request):
+    started = Process(path, tmp_path, workers=getattr(request, "param", 1))
     yield started
     started.stop()
+
+
+one_and_two_workers = pytest.mark.parametrize("process", [1, 2], indirect=True)
 
 
 class Clients:
@@ -88,6 +96,7 @@ def fingerprint(url):
     return httpx.get(f"{url}/healthz").json()["fingerprint"]
 
 
+@one_and_two_workers
 def test_a_newer_file_is_served_without_losing_a_request(files, path, process):
     policies = files[1]
     old, new = (policy.recommend(CONTEXT)[0].probability for policy in policies)
@@ -96,7 +105,8 @@ def test_a_newer_file_is_served_without_losing_a_request(files, path, process):
     with Clients(process.url) as clients:
         time.sleep(0.5)
         save(policies[1], path)
-        wait_until(lambda: fingerprint(process.url) != first)
+        process.wait_for("policy loaded", process.wait_for("serving")["workers"])
+        assert fingerprint(process.url) != first
         time.sleep(0.5)
     assert not clients.faults
     assert {answer.status_code for answer in clients.answers} == {200}
@@ -105,7 +115,6 @@ def test_a_newer_file_is_served_without_losing_a_request(files, path, process):
     assert all(any(pair) for pair in near)
     assert near[0] == [True, False]
     assert near[-1] == [False, True]
-    process.wait_for("policy loaded")
 
 
 def test_a_broken_newer_file_changes_nothing(path, process):
@@ -123,7 +132,8 @@ def test_a_broken_newer_file_changes_nothing(path, process):
     assert fingerprint(process.url) == first
 
 
-def test_a_stop_finishes_what_was_accepted(process):
+@one_and_two_workers
+def test_a_stop_finishes_what_was_accepted_and_lets_nobody_in(process):
     rows = lending(4_000, seed=3)
     pairs = zip(rows["score"].tolist(), rows["debt"].tolist(), strict=True)
     body = {"contexts": [{"score": score, "debt": debt} for score, debt in pairs]}
@@ -132,16 +142,43 @@ def test_a_stop_finishes_what_was_accepted(process):
     threads = [threading.Thread(target=ask) for _ in range(3)]
     for thread in threads:
         thread.start()
-    queued = lambda: _waiting(process.url) == 3  # noqa: E731
-    wait_until(queued)
+    wait_until(lambda: _waiting(process.url) == 3)
+    with _begun(process.url) as (connection, rest):
+        process.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: _refuses(process.url))
+        assert process.process.poll() is None
+        connection.sendall(rest)
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
     assert process.stop() == 0
     for thread in threads:
         thread.join()
     assert [answer.status_code for answer in answers] == [200] * 3
     assert {len(answer.json()["decisions"]) for answer in answers} == {4_000}
-    with pytest.raises(httpx.ConnectError):
-        httpx.get(f"{process.url}/healthz")
     assert process.log[-1]["event"] == "stopped"
+
+
+@contextmanager
+def _begun(url):
+    """A request whose head has been accepted; gives the connection and the rest."""
+    body = json.dumps({"contexts": [CONTEXT]}).encode()
+    whole = request(body, extra=b"expect: 100-continue\r\n")
+    with socket.create_connection(_address(url), timeout=20) as connection:
+        connection.sendall(whole[: -len(body)])
+        assert connection.recv(65536).startswith(b"HTTP/1.1 100 ")
+        yield connection, body
+
+
+def _address(url):
+    host, port = url.removeprefix("http://").split(":")
+    return host, int(port)
+
+
+def _refuses(url):
+    try:
+        socket.create_connection(_address(url), timeout=5).close()
+    except ConnectionRefusedError:
+        return True
+    return False
 
 
 def _waiting(url):
@@ -173,9 +210,8 @@ def test_the_log_holds_a_line_for_each_request_and_no_value(process):
 def test_workers_share_the_arrays_and_one_that_is_killed_is_replaced(path, tmp_path):
     process = Process(path, tmp_path, workers=2)
     try:
-        wait_until(lambda: len(process.children()) == 2)
         before = process.children()
-        wait_until(lambda: all(_mapped(pid, path) for pid in before))
+        assert [_mapped(pid, path) for pid in before] == [True, True]
         with Clients(process.url) as clients:
             time.sleep(1.0)
             os.kill(before[0], signal.SIGKILL)
@@ -224,6 +260,25 @@ def test_what_cannot_be_served_is_told_at_the_start(path, tmp_path):
         run(path, workers=0)
     with pytest.raises(ForestallError, match="Choose another port"):
         run(path, port=70_000)
+
+
+def test_the_measured_service_passes_and_a_worse_one_is_told(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    service = importlib.import_module("service")
+    with (ROOT / "benchmarks" / "results" / "service.csv").open() as file:
+        (row,) = csv.DictReader(file)
+    assert (row["n"], row["clients"], row["seconds"]) == ("1000", "64", "60.0")
+    assert service.failures(row) == []
+    slow = 3 * float(row["noop_p99_ms"]) + float(row["batch_ms"]) + 0.2
+    grown = service.GROWTH * float(row["rss_mb_before"]) + 0.2
+    for name, value, text in (
+        ("errors", 1, "Expected no error"),
+        ("p99_ms", slow, "Expected a 99th percentile"),
+        ("rss_mb_after", grown, "Expected memory that does not grow"),
+        ("many_seconds", 61.0, "Expected 10,000 contexts in one request"),
+    ):
+        (told,) = service.failures({**row, name: value})
+        assert told.startswith(text)
 
 
 def test_answers_do_not_wait_for_the_client_to_confirm_their_first_part():

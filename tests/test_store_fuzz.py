@@ -6,7 +6,6 @@
 import copy
 import io
 import json
-import os
 import struct
 import zipfile
 
@@ -18,13 +17,14 @@ from hypothesis import strategies as st
 from forestall import baselines, store
 from forestall.errors import StoreError
 from forestall.method import Policy
+from fuzzing import tries
 from stored import CONTEXTS, DATA, PROBLEM, history, told
 
-EXAMPLES = int(os.environ.get("FORESTALL_FUZZ", "50"))
 often = settings(
-    max_examples=EXAMPLES,
+    max_examples=tries(25),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
+STORED = sorted(path.stem for path in DATA.glob("*.forestall"))
 NUMBERS = (0, -1, 3, 2**31, 2**63, 2**64, 10**400, -(10**400), 0.5, 1e308)
 JSON = st.recursive(
     st.none()
@@ -59,8 +59,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def members(policy, folder):
-    with zipfile.ZipFile(policy.save(folder / "sound")) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
+    return read_members(policy.save(folder / "sound"))
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +70,29 @@ def sound(policy, folder):
 @pytest.fixture(scope="module")
 def document(members):
     return json.loads(members["policy.json"])
+
+
+class Kept:
+    """A sound file, and what it consists of."""
+
+    def __init__(self, path):
+        """Read it."""
+        self.content = path.read_bytes()
+        self.members = read_members(path)
+        self.document = json.loads(self.members["policy.json"])
+        self.told = told(store.load(path))
+
+
+@pytest.fixture(scope="module", params=["no-action", *STORED])
+def kept(request, policy, folder):
+    if request.param in STORED:
+        return Kept(DATA / f"{request.param}.forestall")
+    return Kept(policy.save(folder / "sound"))
+
+
+def read_members(path):
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
 
 
 def packed(members, **options):
@@ -120,33 +142,31 @@ def refused(folder, content, said):
 
 @often
 @given(data=st.data())
-def test_a_file_that_was_cut_is_refused(folder, sound, data):
-    size = data.draw(st.integers(0, len(sound) - 1))
-    assert loaded(folder, sound[:size]) is None
+def test_a_file_that_was_cut_is_refused(folder, kept, data):
+    size = data.draw(st.integers(0, len(kept.content) - 1))
+    assert loaded(folder, kept.content[:size]) is None
 
 
 @often
 @given(data=st.data())
-def test_a_flipped_bit_is_noticed_or_changes_nothing(folder, sound, policy, data):
-    bit = data.draw(st.integers(0, 8 * len(sound) - 1))
-    content = bytearray(sound)
+def test_a_flipped_bit_is_noticed_or_changes_nothing(folder, kept, data):
+    bit = data.draw(st.integers(0, 8 * len(kept.content) - 1))
+    content = bytearray(kept.content)
     content[bit // 8] ^= 1 << bit % 8
     found = loaded(folder, bytes(content))
     if found is not None:
-        assert told(found) == told(policy)
+        assert told(found) == kept.told
 
 
 @often
 @given(data=st.data())
-def test_bytes_that_were_overwritten_are_noticed_or_change_nothing(
-    folder, sound, policy, data
-):
-    at = data.draw(st.integers(0, len(sound) - 1))
-    content = sound[:at] + data.draw(st.binary(min_size=1, max_size=64))
-    content += sound[len(content) :]
+def test_bytes_that_were_overwritten_are_noticed_or_change_nothing(folder, kept, data):
+    at = data.draw(st.integers(0, len(kept.content) - 1))
+    content = kept.content[:at] + data.draw(st.binary(min_size=1, max_size=64))
+    content += kept.content[len(content) :]
     found = loaded(folder, content)
     if found is not None:
-        assert told(found) == told(policy)
+        assert told(found) == kept.told
 
 
 @often
@@ -166,10 +186,8 @@ def places(value, path=()):
 
 @often
 @given(data=st.data())
-def test_a_document_with_other_values_is_refused_or_is_a_policy(
-    folder, members, document, data
-):
-    made = copy.deepcopy(document)
+def test_a_document_with_other_values_is_refused_or_is_a_policy(folder, kept, data):
+    made = copy.deepcopy(kept.document)
     for _ in range(data.draw(st.integers(1, 3))):
         path = data.draw(st.sampled_from([p for p in places(made) if p]))
         holder = made
@@ -179,22 +197,22 @@ def test_a_document_with_other_values_is_refused_or_is_a_policy(
             holder[path[-1]] = data.draw(JSON)
         else:
             del holder[path[-1]]
-    loaded(folder, with_document(members, made))
+    loaded(folder, with_document(kept.members, made))
 
 
 @often
 @given(data=st.data())
 def test_objects_that_refer_to_others_at_will_are_refused_or_are_a_policy(
-    folder, members, document, data
+    folder, kept, data
 ):
-    made = copy.deepcopy(document)
+    made = copy.deepcopy(kept.document)
     spots = [p for p in places(made["objects"]) if p and p[-1] in ("object", "array")]
     for path in data.draw(st.lists(st.sampled_from(spots), min_size=1, max_size=3)):
         holder = made["objects"]
         for key in path[:-1]:
             holder = holder[key]
         holder[path[-1]] = data.draw(st.integers(-2, len(made["objects"])))
-    loaded(folder, with_document(members, made))
+    loaded(folder, with_document(kept.members, made))
 
 
 def header(member):
@@ -203,15 +221,17 @@ def header(member):
 
 @often
 @given(data=st.data())
-def test_members_that_are_not_what_the_document_says_are_refused(folder, members, data):
-    name = data.draw(st.sampled_from([k for k in members if k != "policy.json"]))
-    content = members[name]
+def test_members_that_are_not_what_the_document_says_are_refused(folder, kept, data):
+    name = data.draw(st.sampled_from([k for k in kept.members if k != "policy.json"]))
+    content = kept.members[name]
     other = data.draw(
         st.sampled_from([b"", content[:-1], content + b"\0", content[:9]])
         | st.binary(max_size=100)
-        | st.sampled_from([v for v in members.values() if header(v) != header(content)])
+        | st.sampled_from(
+            [v for v in kept.members.values() if header(v) != header(content)]
+        )
     )
-    assert loaded(folder, packed(members | {name: other})) is None
+    assert loaded(folder, packed(kept.members | {name: other})) is None
 
 
 def test_compressed_members_are_refused(folder, members):
@@ -333,8 +353,7 @@ def test_arrays_whose_shapes_do_not_agree_are_refused(folder, members, document)
 
 
 def test_hyperparameters_check_themselves(folder):
-    with zipfile.ZipFile(DATA / "format-1-nested.forestall") as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
+    members = read_members(DATA / "format-1-nested.forestall")
     made = json.loads(members["policy.json"])
     ascent = next(o for o in made["objects"] if o["class"] == "ascent.Ascent")
     ascent["fields"]["n_steps"] = -3

@@ -11,7 +11,9 @@ import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import contextmanager
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +22,7 @@ from pyarrow import parquet
 from typer.testing import CliRunner
 
 import forestall
-from forestall import NestedRehearsal, Problem, cli, method
+from forestall import NestedRehearsal, Problem, cli, method, screen
 from forestall.cli import batch, guard, tables
 from forestall.cli.methods import METHODS, class_named, method_named
 from stranger import ROLES, write_contexts, write_history
@@ -221,7 +223,9 @@ def test_recommend_writes_what_the_library_decides(
 
 
 def test_recommend_as_json_explains_each_decision(policy, contexts, expected):
-    told = json.loads(invoke("recommend", policy, contexts, "--json").stdout)
+    said = invoke("recommend", policy, contexts, "--json").stdout
+    assert invoke("recommend", policy, contexts, "-o", "-", "--json").stdout == said
+    told = json.loads(said)
     assert [each["explanation"] for each in told["decisions"]] == [
         str(each) for each in expected
     ]
@@ -311,7 +315,11 @@ def test_files_that_cannot_be_used_are_messages(policy, contexts, tmp_path):
         (("recommend", policy, tmp_path / "no.jsonl"), "No such file"),
         (("recommend", policy, contexts, "-o", tmp_path / "a.xls"), "that ends in"),
         (("recommend", policy, contexts, "-o", tmp_path / "folder.csv"), "Expected"),
-        (("recommend", policy, contexts, "-o", contexts), "than those that are read"),
+        (("recommend", policy, contexts.with_suffix(".json")), ".jsonl, .ndjson file"),
+        (("report", policy, contexts.with_suffix(".json")), ".jsonl, .ndjson file"),
+        (("recommend", policy, "-", "--cluster", "tcp://a:1"), "read in parts"),
+        (("recommend", policy, "a.jsonl", "--cluster", "tcp://a:1"), "read in parts"),
+        (("recommend", policy, "a.ndjson", "-o", tmp_path / "d"), "read in parts"),
         (("recommend", policy, contexts, "-o", "/dev/null/a.csv"), "Expected"),
         (("whatif", tmp_path / "no.forestall"), "Expected"),
         (("serve", tmp_path / "no.forestall", "--port", 0), "Expected"),
@@ -321,6 +329,31 @@ def test_files_that_cannot_be_used_are_messages(policy, contexts, tmp_path):
         assert result.stderr.startswith("Error: ")
         assert message in result.stderr
     assert sorted(os.listdir(tmp_path)) == ["folder.csv"]
+
+
+OVERWRITING = [
+    "fit problem.toml history.csv -o history.csv",
+    "fit problem.toml history.csv -o problem.toml",
+    "fit problem.toml . -o history.csv",
+    "fit problem.toml hist*.csv -o history.csv",
+    "init history.csv -o history.csv --force",
+    "recommend lending.forestall contexts.csv -o contexts.csv",
+    "recommend lending.forestall contexts.csv -o lending.forestall",
+    "recommend lending.forestall . -o ./contexts.csv",
+    "report lending.forestall contexts.csv -o contexts.csv",
+    "report lending.forestall contexts.csv -o lending.forestall",
+    "bench problem.toml --out problem.toml --fresh",
+]
+
+
+@pytest.mark.parametrize("command", OVERWRITING)
+def test_what_is_read_is_never_overwritten(place, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(shutil.copytree(place, tmp_path / "place"))
+    before = {path: path.read_bytes() for path in Path().iterdir()}
+    result = invoke(*command.split())
+    assert result.exit_code == 2, result.output
+    assert "Expected another file to write than those that are read" in result.stderr
+    assert {path: path.read_bytes() for path in Path().iterdir()} == before
 
 
 def test_a_folder_of_contexts_is_streamed_and_goes_on(policy, contexts, tmp_path):
@@ -369,8 +402,48 @@ def test_a_stream_needs_somewhere_to_go_and_one_identifier(policy, contexts, tmp
 
 def test_a_long_stream_says_how_far_it_is(policy, contexts, tmp_path, monkeypatch):
     monkeypatch.setattr(batch, "PATIENCE", 0.0)
-    result = invoke("recommend", policy, contexts, "-o", tmp_path / "d")
-    assert "5 contexts decided" in result.stderr
+    monkeypatch.setattr(method, "FEWEST", 2)
+    monkeypatch.setattr(method, "MOST", 2)
+    shown = shows(monkeypatch)
+    command = "recommend", policy, contexts, "-o"
+    result = invoke(*command, tmp_path / "d")
+    lines = [f"{n} contexts decided" for n in (2, 4, 5)]
+    assert result.stderr.splitlines() == lines
+    assert shown == ["Loading", "-", "Deciding", *lines, "-"]
+    result = invoke(*command, tmp_path / "e", "--jobs", 2)
+    assert result.stderr.splitlines() == lines[2:]
+    assert parquet.read_table(tmp_path / "e").equals(parquet.read_table(tmp_path / "d"))
+
+
+def shows(monkeypatch):
+    """Gather what is shown on a terminal, with a dash where it goes again."""
+    shown = []
+
+    @contextmanager
+    def status(first):
+        shown.append(first)
+        yield shown.append
+        shown.append("-")
+
+    monkeypatch.setattr(screen, "status", status)
+    return shown
+
+
+def test_loading_is_shown_until_the_service_is_ready(policy, monkeypatch):
+    pytest.importorskip("fastapi")
+    shown = shows(monkeypatch)
+
+    def run(path, *, ready, **options):
+        shown.append("starting")
+        ready("Serving")
+        shown.append("serving")
+
+    monkeypatch.setattr("forestall.serve.run", run)
+    assert invoke("serve", policy).exit_code == 0
+    assert shown == ["Loading", "starting", "-", "serving"]
+    shown.clear()
+    assert invoke("serve", policy, "--json").exit_code == 0
+    assert shown == ["starting", "serving"]
 
 
 def test_parts_decided_one_after_the_other_are_the_whole(
@@ -629,7 +702,8 @@ def test_report_and_serve_hand_everything_on(policy, contexts, tmp_path, monkeyp
         told["report"] = (len(contexts), figures, identifier)
         return out
 
-    def run(path, **options):
+    def run(path, *, ready, **options):
+        ready("Serving")
         told["serve"] = (path, options)
 
     report, service = types.ModuleType("report"), types.ModuleType("serve")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
+import resource
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +14,34 @@ import numpy as np
 from forestall.tasks.task import Task
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "speed"
+STATUS = Path("/proc/self/status")
+
+
+def options(about: str | None) -> argparse.ArgumentParser:
+    """What every benchmark can be asked for."""
+    parser = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="try it with small sizes")
+    parser.add_argument("--out", type=Path, help="another folder for the results")
+    return parser
+
+
+def folder(asked: argparse.Namespace) -> Path | None:
+    """Where results go; those of small sizes, nowhere unless told."""
+    return asked.out or (None if asked.quick else RESULTS)
+
+
+def peak_megabytes() -> float:
+    """The most memory that this process ever held.
+
+    A process that was started by a large one inherits its ``ru_maxrss``; what the
+    system says of the process itself is its own.
+    """
+    if STATUS.exists():
+        (line,) = [s for s in STATUS.read_text().splitlines() if s.startswith("VmHWM")]
+        return int(line.split()[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def least(work: Callable[[], object], repeats: int) -> float:
@@ -43,12 +73,14 @@ def success(
     return float(np.mean([task.success(x, a, draws, seed=7) for x, a in pairs]))
 
 
-def write(name: str, rows: Sequence[Mapping[str, object]]) -> Path:
-    """Write rows of one kind to the results."""
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    path = RESULTS / f"{name}.csv"
-    with path.open("w", newline="", encoding="utf-8") as file:
+def write(
+    name: str, rows: Sequence[Mapping[str, object]], place: Path | None = RESULTS
+) -> None:
+    """Write rows of one kind to the results, if they are to be written."""
+    if place is None:
+        return
+    place.mkdir(parents=True, exist_ok=True)
+    with (place / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-    return path

@@ -1,25 +1,27 @@
 """How the cost of a fit and of decisions grows.
 
-Run: python benchmarks/speed/growth.py [--draw]
+Run: python benchmarks/speed/growth.py [--draw] [--quick] [--out FOLDER]
 Measures fits against the number of records, the rank and the number of contexts'
 columns, and decisions against the number of records, the rank, the columns and the
 number of contexts decided for. Times are of the processor, one BLAS thread, the least
-of several; the exponent is that of a line through the logarithms, over all sizes and
-over the last two. Prints a Markdown table; writes benchmarks/results/speed/growth.csv
-and docs/images/growth.png. Takes a few minutes; ``--draw`` draws what was measured.
+of two where one takes less than a minute; the exponent is that of a line through the
+logarithms, over all sizes and over the last two; the ratio is to the exact method on as
+many records, at the largest size that both have. Prints a Markdown table; writes
+benchmarks/results/speed/growth.csv and docs/images/growth.png. Takes a few minutes;
+``--draw`` only draws what was measured, ``--quick`` only tries the smallest sizes.
 """
 
 from __future__ import annotations
 
-import csv
-import sys
+import argparse
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from common import RESULTS, least, write
+from common import RESULTS, folder, least, options, write
+from tables import Line, growth, lines
 from threadpoolctl import threadpool_limits
 
 from forestall import Method, NestedRehearsal, Policy, Problem, StagedRehearsal
@@ -27,7 +29,7 @@ from forestall.ink import COLOURS, legend, panels
 from forestall.lowrank import Nystrom
 
 IMAGE = Path(__file__).parents[2] / "docs" / "images" / "growth.png"
-DECIDED = 256
+DECIDED, PATIENCE = 256, 60.0
 COLOUR = {
     "exact": COLOURS["nested"],
     "Nystrom": COLOURS["single"],
@@ -45,7 +47,7 @@ class Series:
         cost: ``"fit"``, in seconds, or ``"decide"``, in seconds for all contexts.
         sizes: The sizes.
         work: Prepares what is timed, for a size.
-        repeats: How often it is measured.
+        records: How many records there are, where these are not what is varied.
     """
 
     panel: str
@@ -53,17 +55,21 @@ class Series:
     cost: str
     sizes: tuple[int, ...]
     work: Callable[[int], Callable[[], object]]
-    repeats: int = 2
+    records: int | None = None
 
-    def rows(self) -> Iterator[dict[str, object]]:
-        for size in self.sizes:
-            seconds = least(self.work(size), self.repeats)
+    def rows(self, sizes: tuple[int, ...]) -> Iterator[dict[str, object]]:
+        for size in sizes:
+            times, work = [], self.work(size)
+            while len(times) < 2 and sum(times) < PATIENCE:
+                times.append(least(work, 1))
             yield {
                 "against": self.panel,
                 "method": self.method,
                 "cost": self.cost,
                 "size": size,
-                "seconds": round(seconds, 5),
+                "records": self.records or size,
+                "repeats": len(times),
+                "seconds": round(min(times), 5),
             }
 
 
@@ -108,7 +114,7 @@ SERIES = (
         "records",
         "exact",
         "fit",
-        (500, 1_000, 2_000, 4_000),
+        (500, 1_000, 2_000, 5_000),
         lambda n: fitting(NestedRehearsal(), n),
     ),
     Series(
@@ -124,7 +130,6 @@ SERIES = (
         "fit",
         (1_000, 5_000, 25_000),
         lambda n: fitting(StagedRehearsal(), n),
-        repeats=1,
     ),
     Series(
         "rank",
@@ -132,6 +137,7 @@ SERIES = (
         "fit",
         (50, 100, 200, 400, 800),
         lambda m: fitting(nystrom(m), 20_000),
+        records=20_000,
     ),
     Series(
         "columns",
@@ -139,12 +145,13 @@ SERIES = (
         "fit",
         (2, 4, 8, 16, 32),
         lambda d: fitting(nystrom(200), 10_000, d),
+        records=10_000,
     ),
     Series(
         "records",
         "exact",
         "decide",
-        (500, 1_000, 2_000, 4_000),
+        (500, 1_000, 2_000, 5_000),
         lambda n: deciding(NestedRehearsal(), n),
     ),
     Series(
@@ -160,6 +167,7 @@ SERIES = (
         "decide",
         (50, 100, 200, 400, 800),
         lambda m: deciding(nystrom(m), 5_000),
+        records=5_000,
     ),
     Series(
         "columns",
@@ -167,6 +175,7 @@ SERIES = (
         "decide",
         (2, 4, 8, 16, 32),
         lambda d: deciding(nystrom(200), 5_000, d),
+        records=5_000,
     ),
     Series(
         "contexts",
@@ -174,6 +183,7 @@ SERIES = (
         "decide",
         (64, 256, 1_024, 4_096),
         lambda q: deciding(NestedRehearsal(), 1_000, contexts=q),
+        records=1_000,
     ),
     Series(
         "contexts",
@@ -181,65 +191,20 @@ SERIES = (
         "decide",
         (64, 256, 1_024, 4_096),
         lambda q: deciding(nystrom(200), 5_000, contexts=q),
+        records=5_000,
     ),
     Series(
         "contexts",
         "staged",
         "decide",
-        (8, 32, 128),
+        (8, 64, 128),
         lambda q: deciding(StagedRehearsal(), 1_000, contexts=q),
-        repeats=1,
+        records=1_000,
     ),
 )
 
 
-@dataclass(frozen=True)
-class Line:
-    """What was measured of one series."""
-
-    panel: str
-    method: str
-    cost: str
-    sizes: tuple[float, ...]
-    seconds: tuple[float, ...]
-
-    def exponent(self, last: int = 0) -> float:
-        n, t = np.log(self.sizes[-last:]), np.log(self.seconds[-last:])
-        return float(np.polyfit(n, t, 1)[0])
-
-    def cells(self) -> tuple[str, ...]:
-        return (
-            self.cost,
-            self.method,
-            self.panel,
-            f"{self.sizes[0]:,.0f} to {self.sizes[-1]:,.0f}",
-            f"{self.seconds[0]:.3g} to {self.seconds[-1]:.3g}",
-            f"{self.exponent():.2f}",
-            f"{self.exponent(last=2):.2f}",
-        )
-
-
-def lines() -> list[Line]:
-    with (RESULTS / "growth.csv").open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    keys = ("against", "method", "cost")
-    found = []
-    for key in dict.fromkeys(tuple(row[k] for k in keys) for row in rows):
-        own = [row for row in rows if tuple(row[k] for k in keys) == key]
-        sizes, seconds = (
-            tuple(float(row[k]) for row in own) for k in ("size", "seconds")
-        )
-        found.append(Line(*key, sizes, seconds))
-    return found
-
-
-def table(found: list[Line]) -> str:
-    head = ("cost", "method", "against", "sizes", "seconds", "exponent", "at the end")
-    rows = [head, ("---",) * len(head), *(line.cells() for line in found)]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
-
-
-def draw(found: list[Line]) -> None:
+def draw(found: list[Line], image: Path) -> None:
     names = list(dict.fromkeys(line.panel for line in found))
     figure = panels(len(names), width=3.3, height=4.0)
     for axes, name in zip(figure.axes, names, strict=True):
@@ -261,18 +226,30 @@ def draw(found: list[Line]) -> None:
         legend(axes)
         axes.get_legend().set_bbox_to_anchor((0.5, -0.27))
     figure.axes[0].set_ylabel("seconds of one core")
-    IMAGE.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(IMAGE)
+    image.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(image)
 
 
-def measure() -> None:
+def measure(asked: argparse.Namespace) -> None:
     warnings.simplefilter("ignore")
+    found, few = [], 2 if asked.quick else None
     with threadpool_limits(limits=1):
-        write("growth", [row for series in SERIES for row in series.rows()])
+        for series in SERIES:
+            found += series.rows(series.sizes[:few])
+            print(series.cost, series.method, series.panel, found[-1], flush=True)
+    write("growth", found, folder(asked))
+
+
+def tell(place: Path) -> None:
+    print(growth(place))
+    draw(lines(place), IMAGE if place == RESULTS else place / IMAGE.name)
 
 
 if __name__ == "__main__":
-    if "--draw" not in sys.argv[1:]:
-        measure()
-    print(table(lines()))
-    draw(lines())
+    parser = options(__doc__)
+    parser.add_argument("--draw", action="store_true", help="measure nothing")
+    asked = parser.parse_args()
+    if not asked.draw:
+        measure(asked)
+    if folder(asked):
+        tell(folder(asked))

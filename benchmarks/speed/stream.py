@@ -1,6 +1,6 @@
 """A fit from a Parquet file against a bare loop over the same file.
 
-Run: python benchmarks/speed/stream.py [--large | --quick | --rates]
+Run: python benchmarks/speed/stream.py [--quick] [--out FOLDER]
 Ten columns: four contexts, three covariates, two actions, one outcome. Ours is
 ``NestedRehearsal(approximation=Nystrom(rank=500)).fit(problem, file)``, everything from
 the path to the policy: one pass to know the encoding and to sample, the choice of
@@ -16,33 +16,34 @@ second set with the third; and the products of the first two with the outcomes. 
 checks nothing, samples nothing, solves nothing.
 
 Times are of the processor, one BLAS thread, so that others on the machine count as
-little as possible; the least of several, in turns. Memory is the most that a process
-of its own ever held for our fit. Prints both at 10^5 and 10^6 rows, their ratio, the
-exponent of time in rows, and the time of a staged fit at the same sizes; ``--large``
-adds our fit, alone, at 10^7. Writes benchmarks/results/speed/stream.csv.
+little as possible; the least of several, in turns, once at 10^7 rows. Memory is the
+most that a process of its own ever held for our fit. Prints both at 10^5, 10^6 and 10^7
+rows, their ratio, the exponent of time in rows, and the time of a staged fit up to 10^6
+rows. Writes benchmarks/results/speed/stream.csv.
 
-With ``--rates`` it measures instead what the cost model of docs/scale.md is made of, at
-ranks 500 and 2,000: flops per second of ``dsyrk`` and of a product, nanoseconds for a
-kernel value, microseconds a row of the first pass, and how many landmarks are kept in
-each set, for in few dimensions some repeat each other; and checks it by fits of 50,000
-rows. Writes benchmarks/results/speed/stream_rates.csv.
+Then it measures what the cost model of docs/scale.md is made of, at ranks 500 and
+2,000: flops per second of ``dsyrk`` and of a product, nanoseconds for a kernel value,
+microseconds a row of the first pass, and how many landmarks are kept in each set, for
+in few dimensions some repeat each other; and checks it by fits of 50,000 rows. Writes
+benchmarks/results/speed/stream_rates.csv. All of it takes about half an hour.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import resource
 import subprocess
 import sys
 import tempfile
 import time
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from common import least, write
+from common import folder, least, options, peak_megabytes, write
 from scipy.linalg.blas import dsyrk
 from threadpoolctl import threadpool_limits
 
@@ -65,6 +66,19 @@ METHODS = {
     "nested": NestedRehearsal(approximation=Nystrom(rank=RANK)),
     "staged": StagedRehearsal(),
 }
+
+
+@dataclass(frozen=True)
+class Size:
+    """How many rows, how often they are fitted, and whether by stages, too."""
+
+    rows: int
+    repeats: int
+    staged: bool = True
+
+
+SIZES = (Size(10**5, 3), Size(10**6, 2), Size(10**7, 1, staged=False))
+QUICK = (Size(10_000, 2), Size(30_000, 1))
 
 
 def records(n: int, seed: int) -> pa.Table:
@@ -151,7 +165,7 @@ def fit(method: str, path: str) -> None:
         told = {
             "seconds": time.process_time() - start,
             "wall": time.perf_counter() - wall,
-            "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            "peak_mb": peak_megabytes(),
         }
     print(json.dumps(told))
 
@@ -168,23 +182,23 @@ def bare_seconds(policy: KernelPolicy, path: Path) -> float:
         return time.process_time() - start
 
 
-def measured(path: Path, n: int, policy: KernelPolicy | None) -> dict[str, object]:
-    """Measure a fit; beside the yardstick and a staged fit where a policy is given."""
-    ours, bare, staged = [], [], None
-    for _ in range(2 if policy else 1):
-        bare += [bare_seconds(policy, path)] if policy else []
+def measured(path: Path, size: Size, policy: KernelPolicy) -> dict[str, object]:
+    """Measure fits beside the yardstick, in turns, and a staged fit."""
+    ours, bare = [], []
+    for _ in range(size.repeats):
+        bare.append(bare_seconds(policy, path))
         ours.append(alone(path, "nested"))
-    if policy:
-        staged = alone(path, "staged")
+    staged = alone(path, "staged") if size.staged else None
     best = min(each["seconds"] for each in ours)
     return {
-        "rows": n,
+        "rows": size.rows,
         "rank": RANK,
+        "repeats": size.repeats,
         "fit_seconds": round(best, 2),
         "fit_wall": round(min(each["wall"] for each in ours), 2),
         "peak_mb": round(max(each["peak_mb"] for each in ours)),
-        "bare_seconds": round(min(bare), 2) if bare else "",
-        "ratio": round(best / min(bare), 3) if bare else "",
+        "bare_seconds": round(min(bare), 2),
+        "ratio": round(best / min(bare), 3),
         "staged_seconds": round(staged["seconds"], 2) if staged else "",
         "staged_peak_mb": round(staged["peak_mb"]) if staged else "",
     }
@@ -232,15 +246,28 @@ def checked(path: Path, n: int, m: int) -> dict[str, float]:
     }
 
 
-def tell_rates(n: int = 50_000) -> None:
-    warnings.simplefilter("ignore")
+def tell_rates(n: int, ranks: tuple[int, ...], place: Path | None) -> None:
     found = []
     with tempfile.TemporaryDirectory() as home, threadpool_limits(limits=1):
         path = written(Path(home) / "records.parquet", n)
-        for m in (RANK, 2_000):
+        for m in ranks:
             found.append({"rows": n} | checked(path, n, m))
             print(", ".join(f"{k} {v:g}" for k, v in found[-1].items()), flush=True)
-    write("stream_rates", found)
+    write("stream_rates", found, place)
+
+
+def tell_fits(sizes: tuple[Size, ...], place: Path | None) -> None:
+    found, policy = [], None
+    for size in sizes:
+        with tempfile.TemporaryDirectory() as home:
+            path = written(Path(home) / "records.parquet", size.rows)
+            policy = policy or fitted(path)
+            found.append(measured(path, size, policy))
+        print(", ".join(f"{k} {v}" for k, v in found[-1].items()), flush=True)
+    for name in ("fit_seconds", "bare_seconds", "staged_seconds"):
+        print(f"{name} grows as rows to the {exponent(found, name):.3f}")
+    # At the end only: a run that was stopped must not leave half a table behind.
+    write("stream", found, place)
 
 
 def exponent(rows: list[dict[str, object]], name: str) -> float:
@@ -249,27 +276,15 @@ def exponent(rows: list[dict[str, object]], name: str) -> float:
     return float(np.polyfit(n, t, 1)[0])
 
 
-def main(options: list[str]) -> None:
+def main(asked: argparse.Namespace) -> None:
     warnings.simplefilter("ignore")
-    sizes = [20_000, 100_000] if "--quick" in options else [10**5, 10**6]
-    sizes += [10**7] if "--large" in options else []
-    found, policy = [], None
-    for n in sizes:
-        with tempfile.TemporaryDirectory() as home:
-            path = written(Path(home) / "records.parquet", n)
-            policy = policy or fitted(path)
-            found.append(measured(path, n, policy if n < 10**7 else None))
-        print(", ".join(f"{k} {v}" for k, v in found[-1].items()), flush=True)
-        if "--quick" not in options:
-            write("stream", found)
-    for name in ("fit_seconds", "bare_seconds", "staged_seconds"):
-        print(f"{name} grows as rows to the {exponent(found, name):.3f}")
+    place = folder(asked)
+    tell_fits(QUICK if asked.quick else SIZES, place)
+    tell_rates(*((10_000, (RANK,)) if asked.quick else (50_000, (RANK, 2_000))), place)
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--fit"]:
         fit(*sys.argv[2:])
-    elif "--rates" in sys.argv[1:]:
-        tell_rates()
     else:
-        main(sys.argv[1:])
+        main(options(__doc__).parse_args())

@@ -27,6 +27,7 @@ from forestall.problem import Problem
 from forestall.rehearsal import Noise, Rehearsal
 from forestall.scale.supply import Supply, supplied
 from forestall.search import Box, Search
+from forestall.spanning import CENTRES
 from forestall.spec import read_names
 from forestall.support import Horizon, Support
 
@@ -89,7 +90,9 @@ class StagedRehearsal(Method):
         if supply.sampled:
             warnings.warn(
                 f"There are {supply.n:,} records: widths, laws and support are learned "
-                f"from a sample of {supply.sample.n:,}, the means from all of them.",
+                f"from a sample of {supply.sample.n:,}, the means from all of them, in "
+                f"low rank: with at most {CENTRES} centres each, unless approximation= "
+                f"says otherwise.",
                 ForestallWarning,
                 stacklevel=3,
             )

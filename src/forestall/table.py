@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -167,6 +168,11 @@ def read_table(path: str | Path) -> Any:
             f"Expected one file at {str(path)!r}; it is a folder. Name a file in it; "
             f"whole folders are taken by fit and recommend_to."
         )
+    if any(mark in str(path) for mark in "*?[") and not path.exists():
+        raise DataError(
+            f"Expected one file at {str(path)!r}; it is a pattern. Name a file that it "
+            f"fits; patterns of files are taken by fit and recommend_to."
+        )
     if (path.suffix or path.exists()) and path.suffix.lower() not in READERS:
         raise DataError(
             f"Expected the path of a {', '.join(READERS)} file; got {str(path)!r}. "
@@ -268,8 +274,19 @@ def _frame(native: Any) -> nw.DataFrame[Any]:
         return frame.collect()
     if isinstance(frame, nw.DataFrame):
         return frame
+    hint = _is_stream(native) * "; as it is, it is taken by fit and recommend_to"
     raise DataError(
-        f"Expected {ACCEPTED}; got {type(native).__name__}. Convert it to one of these."
+        f"Expected {ACCEPTED}; got {type(native).__name__}. Convert it to one of "
+        f"these{hint}."
+    )
+
+
+def _is_stream(native: Any) -> bool:
+    # Nobody has one of these without having loaded its module.
+    kinds = {"pyarrow.dataset": "Dataset", "dask.dataframe": "DataFrame"}
+    return any(
+        module in sys.modules and isinstance(native, getattr(sys.modules[module], kind))
+        for module, kind in kinds.items()
     )
 
 

@@ -190,7 +190,7 @@ def _judged(trial: Trial, row: Row, told: _Told, never_acts: bool) -> Row:
         _as_told(row, decision),
         success=success,
         verdict_success=success if decision.verdict == "act" else row.no_action,
-        actions=json.dumps(candidate, separators=(",", ":")),
+        actions=json.dumps(_shortly(candidate), separators=(",", ":")),
         fit_seconds=told.fit_seconds,
         decide_seconds=told.decide_seconds,
     )
@@ -215,3 +215,8 @@ def _text(error: Exception) -> str:
 
 def _warning(caught: warnings.WarningMessage) -> str:
     return f"{caught.category.__name__}: {caught.message}"
+
+
+def _shortly(action: Mapping[str, float]) -> dict[str, float]:
+    """Nine digits tell an action; seventeen would double the file."""
+    return {name: float(f"{value:.9g}") for name, value in action.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import shutil
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from forestall import screen
 from forestall.cli.cluster import spread
-from forestall.cli.tables import columns_of, format_of, write
+from forestall.cli.tables import DASH, columns_of, format_of, is_lines, write
 from forestall.decisions import Decisions
 from forestall.errors import DataError, SpecError
 from forestall.method import Policy
@@ -61,6 +62,12 @@ class Asked:
     def schema(self) -> Schema:
         """How the user's columns become numbers."""
         return self.policy.schema
+
+    @property
+    def block(self) -> int:
+        """How many contexts to decide before it is said how far a stream is."""
+        # Processes that wait for each other after every block lose a third of the time.
+        return self.policy.block * (4 * self.jobs if self.jobs > 1 else 1)
 
     @property
     def fingerprint(self) -> str:
@@ -152,12 +159,19 @@ def counted(told: Sequence[Decisions]) -> dict[str, int]:
 def is_stream(contexts: Path, out: Path | None, cluster: str | None) -> bool:
     """Tell what must not be held in memory, or is to become a folder."""
     text = str(contexts)
-    if text == "-" or contexts.suffix.lower() in (".jsonl", ".ndjson"):
+    into_folder = out is not None and str(out) != DASH and not out.suffix
+    asked = into_folder or cluster is not None
+    if text == DASH or is_lines(contexts):
+        if asked:
+            raise DataError(
+                f"Expected files that can be read in parts for --cluster, and for a "
+                f"folder of decisions: .csv, .parquet, .feather or .arrow; got "
+                f"{text!r}. Convert it, or leave --cluster out and name a file with -o."
+            )
         return False
     many = contexts.is_dir() or (glob.has_magic(text) and not contexts.exists())
     large = contexts.is_file() and contexts.stat().st_size > STREAMED
-    into_folder = out is not None and str(out) != "-" and not out.suffix
-    return many or large or into_folder or cluster is not None
+    return many or large or asked
 
 
 def stream(
@@ -170,7 +184,7 @@ def stream(
     """Decide for files that need not fit into memory, into a folder or one file."""
     from forestall.scale.decide import recommend_stream
 
-    if out is None or str(out) == "-":
+    if out is None or str(out) == DASH:
         raise DataError(
             f"Expected -o with a file or a folder, because {str(contexts)!r} is "
             f"decided for as a stream; got none. Name a folder, e.g. -o decisions: a "
@@ -186,18 +200,20 @@ def stream(
     if one_file:
         format_of(out)
     folder = out.with_name(f"{out.name}.parts") if one_file else out
-    with spread(contexts, cluster) as records:
-        written = recommend_stream(
-            asked,
-            records,
-            folder,
-            identifier=keep[0] if keep else None,
-            fingerprint=asked.fingerprint,
-            progress=_progress(),
-        )
-    if one_file:
-        write(_parts(folder, bool(keep)), out, format_of(out))
-        shutil.rmtree(folder)
+    with screen.status("Deciding") as update:
+        with spread(contexts, cluster) as records:
+            written = recommend_stream(
+                asked,
+                records,
+                folder,
+                identifier=keep[0] if keep else None,
+                fingerprint=asked.fingerprint,
+                progress=_progress(update),
+            )
+        if one_file:
+            update("Writing")
+            write(_parts(folder, bool(keep)), out, format_of(out))
+            shutil.rmtree(folder)
     return written
 
 
@@ -211,15 +227,17 @@ def _parts(folder: Path, kept: bool) -> Iterator[pa.Table]:
         first += table.num_rows
 
 
-def _progress() -> Callable[[int, int | None], None]:
-    """Say now and then how far a stream is, in lines that a log can hold."""
+def _progress(update: Callable[[str], None]) -> Callable[[int, int | None], None]:
+    """Say how far a stream is; now and then in lines, where there is no terminal."""
     since = time.monotonic()
 
     def tell(done: int, total: int | None) -> None:
         nonlocal since
-        if time.monotonic() - since > PATIENCE:
+        of = "" if total is None else f" of {total:,}"
+        text = f"{done:,}{of} contexts decided"
+        update(text)
+        if not sys.stderr.isatty() and time.monotonic() - since > PATIENCE:
             since = time.monotonic()
-            of = "" if total is None else f" of {total:,}"
-            screen.say(f"{done:,}{of} contexts decided")
+            screen.say(text)
 
     return tell

@@ -10,7 +10,6 @@ import typer
 
 from forestall import screen
 from forestall.cli.options import Cluster, Fitted, Json
-from forestall.errors import DataError
 
 if TYPE_CHECKING:
     from forestall.cli.batch import Asked
@@ -65,10 +64,10 @@ def recommend(
     Folders, and files that do not fit into memory, are streamed; a run that was stopped
     goes on where it was when the same command is given again.
     """
-    from forestall.cli.tables import check_format
+    from forestall.cli.tables import check_distinct, check_format
 
     check_format(format_)
-    _check_distinct(out, file, contexts)
+    check_distinct(out, file, contexts)
     with screen.status("Loading"):
         from forestall.cli.batch import Asked, is_stream
         from forestall.store import load
@@ -115,7 +114,7 @@ def _recommend_table(
         given = read(contexts, format_)
         columns_of(given, keep)
     told = decide(asked, given, str(contexts))
-    if out is None and as_json:
+    if str(target) == DASH and as_json:
         screen.show_json({"decisions": _plain(told, given, keep)})
     elif out is None and sys.stdout.isatty():
         from forestall.screen.decide import show_decisions
@@ -148,15 +147,6 @@ def _tell(counts: dict[str, int], out: Path, as_json: bool) -> None:
     resumed = f" ({before:,} of them decided before)" if before else ""
     print(f"{counts['rows']:,} contexts{resumed}: {verdicts}")
     screen.show_files([out])
-
-
-def _check_distinct(out: Path | None, *inputs: Path) -> None:
-    for path in inputs:
-        if out is not None and out.exists() and path.exists() and out.samefile(path):
-            raise DataError(
-                f"Expected another file to write than those that are read; got "
-                f"{str(out)!r} for both. Name another with -o."
-            )
 
 
 def _names(values: list[str] | None) -> tuple[str, ...] | None:

@@ -15,6 +15,7 @@ from forestall import screen
 from forestall.cli.cluster import spread
 from forestall.cli.methods import METHODS, class_named, method_named, size_text
 from forestall.cli.options import Cluster, History, Json, Question, Records, Step
+from forestall.cli.tables import check_distinct
 from forestall.errors import ForestallWarning, SpecError
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ def fit(
 ) -> None:
     """Learn a policy from a history and save it."""
     place = out or problem.with_suffix(SUFFIX)
+    check_distinct(place, problem, history)
     with screen.status("Reading") as update:
         from forestall import store
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 from forestall import screen
 from forestall.cli.options import Fitted, Json
+from forestall.serve.greeting import greet
 
 
 def report(
@@ -36,9 +38,10 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write the advice, and why, as one page."""
-    from forestall.cli.tables import check_format, read
+    from forestall.cli.tables import check_distinct, check_format, read
 
     check_format(format_)
+    check_distinct(out, file, contexts)
     with screen.status("Reading") as update:
         from forestall import report as reporting
         from forestall.store import load
@@ -71,12 +74,25 @@ def serve(
         ),
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Processes at once.")] = 1,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print nothing but the log, which is JSON.")
+    ] = False,
 ) -> None:
     """Answer over HTTP, and show the what-if page.
 
     A token in FORESTALL_TOKEN is not seen by others of this machine; one that is given
     as an option is.
     """
-    with screen.status("Loading"):
+    with ExitStack() as loading:
+        if not as_json:
+            loading.enter_context(screen.status("Loading"))
         from forestall import serve as service
-    service.run(file, host=host, port=port, token=token, workers=workers)
+
+        def ready(text: str) -> None:
+            loading.close()
+            if not as_json:
+                greet(text)
+
+        service.run(
+            file, host=host, port=port, token=token, workers=workers, ready=ready
+        )

@@ -11,6 +11,7 @@ import typer
 
 from forestall import screen
 from forestall.cli.options import History, Json
+from forestall.cli.tables import check_distinct
 from forestall.errors import DataError, SpecError
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ def init(
     guessed.
     """
     _check_free(out, force)
+    check_distinct(out, history)
     with screen.status("Reading"):
         from forestall import init as drafting
 

@@ -10,6 +10,7 @@ import typer
 
 from forestall import screen
 from forestall.cli.options import Json
+from forestall.cli.tables import check_distinct
 
 if TYPE_CHECKING:
     from forestall.tasks.task import Task
@@ -83,6 +84,7 @@ def bench(
     """
     from forestall import bench as harness
 
+    check_distinct(out, plan)
     path = harness.run(harness.Plan.from_file(plan), out, fresh=fresh, jobs=jobs)
     told = harness.summarise(path)
     if as_json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import io
 import json
 import sys
@@ -43,15 +44,50 @@ def format_of(out: Path) -> str:
     return SUFFIXES[out.suffix.lower()]
 
 
+def check_distinct(out: Path | None, *inputs: Path) -> None:
+    """Check that nothing is overwritten that is read."""
+    if out is None or not out.exists():
+        return
+    if any(_reads(path, out) for path in inputs):
+        raise DataError(
+            f"Expected another file to write than those that are read; got "
+            f"{str(out)!r} for both. Name another with --out."
+        )
+
+
+def _reads(path: Path, out: Path) -> bool:
+    """Tell whether what is read at a path, a folder or a pattern includes a file."""
+    from forestall.table import READERS
+
+    if path.is_dir():
+        inside = out.resolve().is_relative_to(path.resolve())
+        return inside and out.suffix.lower() in READERS
+    if path.exists():
+        return out.samefile(path)
+    return any(out.samefile(each) for each in glob.glob(str(path), recursive=True))
+
+
 def read(path: Path, format_: str) -> Any:
     """Read a table: a file by its suffix, or standard input in the format given."""
     if str(path) == DASH:
         return _from_bytes(_standard_input(), format_, "standard input")
-    if SUFFIXES.get(path.suffix.lower()) == "jsonl":
+    suffix = path.suffix.lower()
+    if is_lines(path):
         return read_lines(path.read_bytes(), str(path))
-    from forestall.table import read_table
+    from forestall.table import READERS, read_table
 
+    known = dict.fromkeys([*READERS, *SUFFIXES])
+    if suffix not in known and (suffix or path.is_file()) and not path.is_dir():
+        raise DataError(
+            f"Expected the path of a {', '.join(known)} file; got {str(path)!r}. "
+            f"Convert it, or pipe it in with '-' and --format {'|'.join(FORMATS)}."
+        )
     return read_table(path)
+
+
+def is_lines(path: Path) -> bool:
+    """Tell JSON Lines by the suffix of a file."""
+    return SUFFIXES.get(path.suffix.lower()) == "jsonl"
 
 
 def _standard_input() -> bytes:

@@ -17,7 +17,6 @@ from forestall.reproduce.plans import TASKS, found_parts
 OURS = "staged"
 PAPERS = "nested"
 NONE = "none"
-NEAR = 0.02
 NAMES = {
     "staged": "**forestall** (`StagedRehearsal`)",
     "nested": "the paper's, median heuristic",
@@ -39,7 +38,12 @@ Summaries = dict[tuple[str, str], Summary]
 
 def summaries(folder: Path, name: str) -> Summaries:
     """Summarise the results of a plan, all its tasks together."""
-    return {key: summarise_rows(rows) for key, rows in _grouped(all_rows(folder, name))}
+    return summarised(all_rows(folder, name))
+
+
+def summarised(rows: Iterable[Row]) -> Summaries:
+    """Summarise rows, by task and method."""
+    return {key: summarise_rows(each) for key, each in _grouped(rows)}
 
 
 def all_rows(folder: Path, name: str) -> list[Row]:
@@ -137,6 +141,28 @@ def _mean_and_deviation(values: Sequence[float]) -> str:
     return figure(float(np.mean(values)), spread)
 
 
+def spread_of_contexts(folder: Path) -> str:
+    """Say how much the few contexts decide that no method has a hand in."""
+    groups = dict(_grouped(all_rows(folder, "table1-paper")))
+    here = [groups[task, NONE] for task in TASKS if (task, NONE) in groups]
+    if not here:
+        return ""
+    told = []
+    for field in ("no_action", "oracle"):
+        values = [[getattr(row, field) for row in rows] for rows in here]
+        spread = [float(np.std(each, ddof=1)) for each in values if len(each) > 1]
+        told.append(
+            f"{figure(min(spread))} to {figure(max(spread))}" if spread else "–"
+        )
+    n = len(here[0])
+    return (
+        f"{n} contexts are few. What no method has a hand in, the rows of no action "
+        f"and of the oracle, deviates by {told[0]} and by {told[1]} from context to "
+        f"context, by task; the standard error of a mean of {n} is "
+        f"{1 / math.sqrt(n):.2f} of that."
+    )
+
+
 def _matrix(
     told: Iterable[tuple[str, str]], cell: Cell, more: Sequence[Sequence[str]] = ()
 ) -> str:
@@ -160,31 +186,8 @@ def best_of(told: Summaries, task: str) -> str | None:
     return max(known, key=lambda method: known[method], default=None)
 
 
-def ahead(folder: Path) -> str:
-    """Say task by task who is ahead, and how far our default is behind."""
-    told = summaries(folder, "table1")
-    lines = [_ahead(told, task) for task in TASKS if (task, OURS) in told]
-    return "\n".join(lines)
-
-
-def _ahead(told: Summaries, task: str) -> str:
-    ours, best = told[task, OURS], best_of(told, task)
-    assert best is not None, "a task without lift shares has no row here"
-    share = figure(ours.lift_share, ours.lift_share_se, digits=2)
-    reached = f"its success is {ours.success / ours.oracle:.0%} of the oracle's"
-    if best == OURS:
-        return f"* `{task}`: forestall is ahead, {share}; {reached}."
-    first = told[task, best]
-    theirs = figure(first.lift_share, first.lift_share_se, digits=2)
-    gap = first.lift_share - ours.lift_share
-    within = "within .02 of it" if gap <= NEAR else f"{figure(gap, digits=2)} behind"
-    return (
-        f"* `{task}`: ahead is {_plain(best)}, {theirs}; forestall {share}, {within}; "
-        f"{reached}."
-    )
-
-
-def _plain(method: str) -> str:
+def plain(method: str) -> str:
+    """What a method is called within a sentence."""
     return NAMES[method].replace("*", "")
 
 
@@ -199,6 +202,6 @@ def refusals(folder: Path) -> str:
     if not told:
         return "No method refused a task, and none failed in any row."
     return "\n".join(
-        f"* {_plain(row.method)} on `{row.task}`, {count} rows: {row.error}"
+        f"* {plain(row.method)} on `{row.task}`, {count} rows: {row.error}"
         for row, count in told.values()
     )

@@ -26,6 +26,7 @@ CLIQUE = RehearsalGraph(
     [("x", "z1"), ("x", "z2"), ("x", "z3"), ("z3", "y")],
     [("z1", "z2"), ("z1", "z3"), ("z2", "z3")],
 )
+ALTERED = {"clique": [], "z1": ["z1"], "z1-z3": ["z1", "z3"]}
 
 
 def draw(
@@ -40,17 +41,26 @@ def draw(
     """
     say("Telling the lending story")
     story = demo.tell(0)
-    written = [
-        write_sheet(folder / f"{LENDING}.csv", list(story.options)),
-        write_sheet(folder / "triangle.csv", _aims()),
-        save(demo.figure(story), images / "lending.png"),
-        save(_panel(triangle.draw, 5.2), images / "triangle.png"),
-        save(_panel(plots.smoothing, 5.2), images / "smoothing.png"),
-    ]
+    lending, aims, *pictures = files(folder, images)
+    drawn = (demo.figure(story), _panel(triangle.draw), _panel(plots.smoothing))
     say("Drawing the graphs")
-    for name, figure in _graphs():
-        written.append(save(figure, images / f"graph-{name}.png"))
-    return written
+    made = zip(pictures, (*drawn, *_graphs()), strict=True)
+    return [
+        write_sheet(lending, list(story.options)),
+        write_sheet(aims, _aims()),
+        *(save(figure, path) for path, figure in made),
+    ]
+
+
+def files(folder: Path, images: Path) -> list[Path]:
+    """What is written, and where, in the order in which it is made."""
+    graphs = [*TASKS, *(f"altered-{name}" for name in ALTERED)]
+    names = ["lending", "triangle", "smoothing", *(f"graph-{name}" for name in graphs)]
+    return [
+        folder / f"{LENDING}.csv",
+        folder / "triangle.csv",
+        *(images / f"{name}.png" for name in names),
+    ]
 
 
 def save(figure: Figure, path: Path) -> Path:
@@ -61,8 +71,8 @@ def save(figure: Figure, path: Path) -> Path:
     return path
 
 
-def _panel(drawn: Callable[[Any], object], width: float) -> Figure:
-    figure = ink.panels(1, width=width)
+def _panel(drawn: Callable[[Any], object]) -> Figure:
+    figure = ink.panels(1, width=5.2)
     drawn(figure.axes[0])
     return figure
 
@@ -74,13 +84,13 @@ def _aims() -> list[dict[str, Any]]:
     ]
 
 
-def _graphs() -> Iterator[tuple[str, Figure]]:
+def _graphs() -> Iterator[Figure]:
     for name in TASKS:
         problem, graph = graph_of(name)
-        yield name, _closed(graph.draw(roles=roles_of(problem)).figure)
-    for name, altered in (("clique", []), ("z1", ["z1"]), ("z1-z3", ["z1", "z3"])):
+        yield _closed(graph.draw(roles=roles_of(problem)).figure)
+    for altered in ALTERED.values():
         graph = CLIQUE.alter(altered) if altered else CLIQUE
-        yield f"altered-{name}", _closed(graph.draw().figure)
+        yield _closed(graph.draw().figure)
 
 
 def _closed(figure: Figure) -> Figure:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from forestall import tasks
 from forestall.bench import Plan, Row, read_rows
 from forestall.bench.record import read_record
 from forestall.errors import PlanError
 from forestall.files import read_toml
+from forestall.reproduce.sheet import QUICK
 
-QUICK = "-quick"
 TASKS = ("lin-syn1", "bermuda", "bank", "non-syn1", "non-syn2", "nhanes")
 
 
@@ -76,14 +78,28 @@ class Found:
     @property
     def told(self) -> str:
         """Say how much was run, from the record beside the file."""
-        record = json.loads(self.path.with_suffix(".json").read_text(encoding="utf-8"))
-        plan, jobs = record["plan"], max(run["jobs"] for run in record["runs"])
+        plan, several = self.record["plan"], len(self.record["runs"]) > 1
         length = " (the short version)" if self.quick else ""
+        often = f", in {len(self.record['runs'])} runs" if several else ""
         return (
             f"{_many(len(plan['seeds']), 'seed')}, {_many(plan['contexts'], 'context')}"
             f" each, {plan['draws']:,} draws, {plan['n']:,} records; "
-            f"{_time(record['seconds'])} with {_many(jobs, 'job')}{length}"
+            f"{times([self])}{often}{length}"
         )
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The record beside the file."""
+        return json.loads(self.path.with_suffix(".json").read_text(encoding="utf-8"))
+
+
+def times(parts: Iterable[Found]) -> str:
+    """Say how long some results took, runs with as many jobs together."""
+    spent: dict[int, float] = {}
+    for run in (run for part in parts for run in part.record["runs"]):
+        spent[run["jobs"]] = spent.get(run["jobs"], 0.0) + run["seconds"]
+    said = [f"{_time(spent[n])} with {_many(n, 'job')}" for n in sorted(spent)]
+    return " and ".join(said)
 
 
 def found(folder: Path, name: str) -> Found | None:

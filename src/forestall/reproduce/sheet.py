@@ -13,6 +13,8 @@ from forestall.files import write_text
 
 Line = dict[str, str]
 
+QUICK = "-quick"
+
 
 def write_sheet(path: Path, rows: Sequence[Any]) -> Path:
     """Write dataclasses, or mappings with the same keys, a line each."""
@@ -31,3 +33,13 @@ def read_sheet(folder: Path, name: str) -> list[Line]:
         return []
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
+
+
+def read_either(folder: Path, name: str) -> list[Line]:
+    """Read a sheet, or that of the short version where there is no other."""
+    return read_sheet(folder, name) or read_sheet(folder, f"{name}{QUICK}")
+
+
+def is_short(folder: Path, name: str) -> bool:
+    """Whether there is a sheet of the short version only."""
+    return not read_sheet(folder, name) and bool(read_either(folder, name))

@@ -53,6 +53,15 @@ class Work:
             for plan in self._read(name)
         ]
 
+    def unless_there(
+        self, files: Sequence[Path], make: Callable[[], list[Path]]
+    ) -> list[Path]:
+        """Make files, which are written whole or not at all, unless all are there."""
+        if not self.fresh and all(path.exists() for path in files):
+            self.say(f"Keeping {files[0].name}, which is there already")
+            return []
+        return make()
+
     def _read(self, name: str) -> list[Plan]:
         if not plans.data_are_here():
             self.say(
@@ -101,21 +110,40 @@ def figures(work: Work) -> list[Path]:
     """Draw what needs no results: the lending story, the triangle, the graphs."""
     from forestall.reproduce import pictures
 
-    return pictures.draw(work.places.results, work.places.images, work.say)
+    results, images = work.places.results, work.places.images
+    return work.unless_there(
+        pictures.files(results, images),
+        lambda: pictures.draw(results, images, work.say),
+    )
 
 
 def theory(work: Work) -> list[Path]:
     """Measure what the two theorems bound."""
     from forestall.reproduce import theory as theorems
 
-    return theorems.measure(work.places.results, quick=work.quick, say=work.say)
+    folder = work.places.results
+    errors = folder / theorems.file_of_errors(quick=work.quick)
+    return [
+        *work.unless_there(
+            [folder / f"{theorems.SURROGATE}.csv"],
+            lambda: theorems.measure_gaps(folder, say=work.say),
+        ),
+        *work.unless_there(
+            [errors],
+            lambda: theorems.measure_errors(folder, quick=work.quick, say=work.say),
+        ),
+    ]
 
 
 def nhanes(work: Work) -> list[Path]:
     """Select the cohort, and compare generated records with it."""
     from forestall.reproduce import survey
 
-    return survey.validate(work.places.results, work.places.images, work.say)
+    results, images = work.places.results, work.places.images
+    return work.unless_there(
+        survey.files(results, images),
+        lambda: survey.validate(results, images, work.say),
+    )
 
 
 STEPS: dict[str, Callable[[Work], list[Path]]] = {
@@ -142,7 +170,8 @@ def run(
 ) -> list[Path]:
     """Reproduce tables and figures, and write the page of results anew.
 
-    What was run before is not run again; a run that was stopped goes on.
+    What was run before is not run again, unless ``fresh`` says so; a run that was
+    stopped goes on. Tables, charts and the page are made anew each time.
 
     Args:
         what: Names of :data:`STEPS`, or ``"all"``.

@@ -13,6 +13,12 @@ ATTRITION, LIKENESS, PICTURE = "nhanes-attrition", "nhanes-likeness", "nhanes.pn
 SMALL = 75
 
 
+def files(folder: Path, images: Path) -> list[Path]:
+    """What is written, and where."""
+    sheets = [folder / f"{name}.csv" for name in (ATTRITION, LIKENESS)]
+    return [*sheets, images / PICTURE]
+
+
 def validate(
     folder: Path, images: Path, say: Callable[[str], object] = lambda _: None
 ) -> list[Path]:
@@ -35,12 +41,12 @@ def validate(
     say("Reading the survey, and fitting the generator")
     cohort = read_cohort()
     cohort.require_the_benchmarks()
-    picture = images / PICTURE
+    rules, single, picture = files(folder, images)
     told = describe(cohort, picture)
     shrink(picture)
     return [
-        write_sheet(folder / f"{ATTRITION}.csv", told["attrition"]),
-        write_sheet(folder / f"{LIKENESS}.csv", figures_of(told)),
+        write_sheet(rules, told["attrition"]),
+        write_sheet(single, figures_of(told)),
         picture,
     ]
 

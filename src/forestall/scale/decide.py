@@ -7,6 +7,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -28,6 +29,7 @@ from forestall.scale.warned import Warned
 DECIDED_ROWS = 16_384
 
 Progress = Callable[[int, int | None], object]
+Tell = Callable[[int], object]
 
 
 @runtime_checkable
@@ -100,8 +102,9 @@ def recommend_stream(
         identifier: A column of the contexts to copy beside the decisions.
         fingerprint: What tells this policy from another; by default a digest of the
             records and the method that it comes from.
-        progress: Called after each batch, or each piece on a cluster, with the rows
-            done, and with their total where that is cheap to know.
+        progress: Called after each block of contexts that the policy answers at a
+            time, or each piece on a cluster, with the rows done, and with their total
+            where that is cheap to know.
     """
     check_rows(batch_rows)
     stream = stream_of(contexts)
@@ -176,49 +179,68 @@ class Deciding:
     def all(self, stream: Source | Spread, progress: Progress | None) -> Decided:
         """Decide for every context; of none at all, write a table without rows."""
         done, total = Decided(Counter(), Warned()), stream.rows()
-        for part in self._parts(stream):
-            done += part
+
+        def tell(more: int) -> None:
             if progress:
-                progress(done.counts["rows"], total)
+                progress(done.counts["rows"] + more, total)
+
+        for part in self._parts(stream, tell if progress else None):
+            done += part
+            tell(0)
         if not done.counts["rows"]:
             empty = Batch(stream.empty(self.columns), Place(0, "the contexts", 0))
             done += self._batch(empty)
         return done
 
-    def _parts(self, stream: Source | Spread) -> Iterator[Decided]:
+    def _parts(
+        self, stream: Source | Spread, tell: Tell | None = None
+    ) -> Iterator[Decided]:
         if isinstance(stream, Spread):
             rows = self.batch_rows * max(1, PIECE // self.batch_rows)
             sink = replace(self.sink, folder=self.sink.folder.absolute())
             return stream.each(replace(self, sink=sink), self.columns, rows)
         read = stream.batches(self.columns, "the contexts", self.batch_rows)
-        return (self._batch(batch) for batch in read)
+        return (self._batch(batch, tell) for batch in read)
 
     def __call__(self, source: Source) -> Decided:
         """Decide for a piece of a stream, on a worker."""
         return sum(self._parts(source), Decided(Counter(), Warned()))
 
-    def _batch(self, batch: Batch) -> Decided:
+    def _batch(self, batch: Batch, tell: Tell | None = None) -> Decided:
         first, stop = batch.start.number, batch.start.number + batch.n
         rows = Counter(rows=batch.n)
         if self.sink.has(first, stop):
             rows["resumed"] = batch.n
             return Decided(rows + Counter(self.sink.counts(first, stop)), Warned())
-        warned = Warned()
-        with warned.gather(batch):
-            counts = Counter(self._decide(batch))
+        warned, told = Warned(), list[Decisions]()
+        # Without anyone to tell, in one go: then the policy shows how far it is.
+        step = getattr(self.policy, "block", batch.n) if tell else batch.n
+        for row in range(0, max(1, batch.n), max(1, step)):
+            if tell and row:
+                tell(row)
+            part = Batch(batch.table.slice(row, step), batch.place(row))
+            with warned.gather(part), _placed(part):
+                told.append(self.policy.recommend(part.table))
+        with _placed(batch):
+            counts = self._write(batch, told)
         return Decided(rows + counts, warned)
 
-    def _decide(self, batch: Batch) -> dict[str, int]:
-        try:
-            decisions = self.policy.recommend(batch.table)
-            table = decisions.to_frame()
-            if self.identifier is not None:
-                table = _identified(table, batch.table, self.identifier)
-            counts: dict[str, int] = {**Counter(decisions.verdict)}
-            self.sink.write(batch.start.number, table, counts)
-        except DataError as error:
-            raise batch.placed(error) from error
+    def _write(self, batch: Batch, told: list[Decisions]) -> Counter[str]:
+        table = pa.concat_tables([each.to_frame() for each in told])
+        if self.identifier is not None:
+            table = _identified(table, batch.table, self.identifier)
+        counts = Counter[str](v for each in told for v in each.verdict)
+        self.sink.write(batch.start.number, table, counts)
         return counts
+
+
+@contextmanager
+def _placed(batch: Batch) -> Iterator[None]:
+    """Tell of errors where in its file they are."""
+    try:
+        yield
+    except DataError as error:
+        raise batch.placed(error) from error
 
 
 def _identified(table: pa.Table, contexts: pa.Table, identifier: str) -> pa.Table:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from forestall.errors import MissingExtraError
+from forestall.serve.greeting import greet
 from forestall.serve.limits import Limits
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ def run(
     token: str | None = None,
     workers: int = 1,
     limits: Limits | None = None,
+    ready: Callable[[str], object] = greet,
 ) -> None:
     """Serve a saved policy over HTTP until stopped.
 
@@ -56,11 +59,13 @@ def run(
         token: What clients have to send as a bearer token.
         workers: How many processes share the port and the arrays of the policy.
         limits: What a request may ask.
+        ready: Called with a greeting for people, once every process has loaded the
+            policy; by default it is shown on a terminal.
     """
     _require_parts()
     from forestall.serve.server import serve
 
-    serve(path, host, port, token, workers, limits or Limits())
+    serve(path, host, port, token, workers, limits or Limits(), ready)
 
 
 def _require_parts() -> None:

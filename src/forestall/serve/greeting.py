@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from forestall.store import about
 
-
-def greet(path: Path, address: str, token: str | None) -> None:
+def greet(text: str) -> None:
     """Say what is served and where, on a terminal only."""
     if sys.stderr.isatty():
-        print(greeting(path.name, about(path), address, token), file=sys.stderr)
+        print(text, file=sys.stderr)
 
 
 def greeting(

@@ -40,7 +40,9 @@ def log_config() -> dict[str, Any]:
             "lines": {
                 "class": "logging.StreamHandler",
                 "formatter": "json",
-                "stream": "ext://sys.stderr",
+                # The real one: what is shown while loading takes the place of the
+                # other for a while.
+                "stream": "ext://sys.__stderr__",
             }
         },
         "loggers": {

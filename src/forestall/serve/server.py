@@ -12,7 +12,7 @@ import signal
 import socket
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,12 +23,13 @@ from uvicorn.supervisors import Multiprocess
 
 from forestall.errors import SpecError
 from forestall.serve.app import create_app
-from forestall.serve.greeting import greet
+from forestall.serve.greeting import greeting
 from forestall.serve.held import PolicyFile
 from forestall.serve.limits import Limits
 from forestall.serve.logs import log_config
 from forestall.serve.metrics import SHARED
 from forestall.serve.protocol import PatientProtocol, Settings
+from forestall.store import about
 
 logger = logging.getLogger("forestall.serve")
 
@@ -55,6 +56,42 @@ class Worker:
         return app
 
 
+class Workers(Multiprocess):
+    """Several processes behind one port.
+
+    Args:
+        settings: How each of them serves.
+        sockets: Where they listen.
+        ready: Called once all of them answer.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        sockets: list[socket.socket],
+        ready: Callable[[], None],
+    ) -> None:
+        """Start with none."""
+        super().__init__(settings, sockets)
+        self._ready = ready
+
+    def init_processes(self) -> None:
+        """Start all of them, and wait until each has loaded the policy."""
+        super().init_processes()
+        while not self.should_exit.wait(0.1):
+            self.handle_signals()
+            self.keep_subprocess_alive()
+            if all(process.is_ready() for process in self.processes):
+                self._ready()
+                return
+
+    def terminate_all(self) -> None:
+        """Take no more connections, and let each finish what it has accepted."""
+        for each in self.sockets:
+            each.close()
+        super().terminate_all()
+
+
 def spare_collections() -> None:
     """Keep the garbage collector off what stays, and let it come less often.
 
@@ -72,6 +109,7 @@ def serve(
     token: str | None,
     workers: int,
     limits: Limits,
+    ready: Callable[[str], object],
 ) -> None:
     """Serve a saved policy until stopped; see :func:`forestall.serve.run`."""
     check_token(token)
@@ -101,14 +139,19 @@ def serve(
         )
         settings.limits = limits
         address = url(host, listener)
-        greet(worker.path, browsable(address), token)
         told = {"url": address, "workers": workers, "token": token is not None}
-        logger.info("serving", extra={"told": told})
+        path = worker.path
+
+        def announce() -> None:
+            ready(greeting(path.name, about(path), browsable(address), token))
+            logger.info("serving", extra={"told": told})
+
         with stopping_quietly():
             if workers > 1:
                 with shared_metrics():
-                    Multiprocess(settings, [listener]).run()
+                    Workers(settings, [listener], announce).run()
             else:
+                announce()
                 uvicorn.Server(settings).run([listener])
         logger.info("stopped", extra={"told": {"url": address}})
 

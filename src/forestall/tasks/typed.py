@@ -280,7 +280,9 @@ def from_data(
         name: What the task is called; it is part of the seed of every sample.
         generator: How mechanisms are fitted; by default ``TypedGenerator()``.
         reach: Alterations are confined to the interval between these quantiles of the
-            records, within the problem's own, because a fit knows nothing beyond.
+            records, within the problem's own, because a fit knows nothing beyond. It
+            is the box of the task's problem, so a policy cannot leave it; a value
+            outside that is asked of the task itself is refused, not clipped.
 
     Example:
         >>> from forestall import Problem, tasks

@@ -1,0 +1,1 @@
+"""How fast, beside what: scripts, and the tables made of their results."""
