@@ -121,6 +121,7 @@ def serve(
         # A file that cannot be loaded is an error here, not in every worker.
         PolicyFile(worker.path).load()
     app = worker if workers > 1 else worker()
+    known = about(worker.path)
     with listening(host, port) as listener:
         settings = Settings(
             app,
@@ -140,18 +141,19 @@ def serve(
         settings.limits = limits
         address = url(host, listener)
         told = {"url": address, "workers": workers, "token": token is not None}
-        path = worker.path
+        hello = greeting(worker.path.name, known, browsable(address), token)
 
         def announce() -> None:
-            ready(greeting(path.name, about(path), browsable(address), token))
+            ready(hello)
             logger.info("serving", extra={"told": told})
 
+        if workers == 1:
+            announce()
         with stopping_quietly():
             if workers > 1:
                 with shared_metrics():
                     Workers(settings, [listener], announce).run()
             else:
-                announce()
                 uvicorn.Server(settings).run([listener])
         logger.info("stopped", extra={"told": {"url": address}})
 
