@@ -377,7 +377,7 @@ def test_where_nothing_is_advised_no_arrow_leads_anywhere(
 ):
     question = {"contexts": [typical(dosing_url)]}
     (row,) = post(dosing_url, "recommend", question).json()["decisions"]
-    told = {"decisions": [row | {"verdict": verdict, "actions": {}}]}
+    told = {"decisions": [row | {"verdict": verdict}]}
     with shown(chromium, dosing_url) as watched:
         assert len(arrows(watched)) == 1
         watched.page.route("**/v1/recommend", lambda route: route.fulfill(json=told))

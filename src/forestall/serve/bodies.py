@@ -117,6 +117,8 @@ Given = Annotated[
 ]
 Contexts = Annotated[list[Context], FailFast()]
 Whole = Annotated[int, BeforeValidator(_whole)]
+# Beside None, bounds must stand with the number, or the document does not tell them.
+Few = Annotated[int, Field(ge=1, le=1_000), BeforeValidator(_whole)]
 Name = Annotated[str, Field(max_length=LONGEST_TEXT)]
 
 
@@ -133,8 +135,8 @@ class RecommendBody(Body):
     only: list[Name] | None = Field(
         None, description="The actions that may be altered; the others come naturally."
     )
-    at_most: Whole | None = Field(
-        None, ge=1, le=1_000, description="How many of them may be altered together."
+    at_most: Few | None = Field(
+        None, description="How many of them may be altered together."
     )
 
 

@@ -135,7 +135,7 @@ function rectangles(boxes) {
 }
 
 function arrow({ usual, advised, advice }, over, look, without) {
-  if (advised === null) return [];
+  if (advised === null || advice.verdict !== "act") return [];
   const [x, y] = over.length === 1 ? [advised[over[0]], advice.probability] : over.map((k) => advised[k]);
   const [ax, ay] = over.length === 1 ? [usual[over[0]], without] : over.map((k) => usual[k]);
   if ([x, y, ax, ay].some((value) => value === null || value === undefined)) return [];
