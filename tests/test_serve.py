@@ -219,10 +219,11 @@ def test_actions_can_be_left_alone_where_the_method_can(staged_url, staged, url)
     body = {"contexts": [{"age": 50}], "at_most": 1}
     (row,) = post(staged_url, "recommend", body).json()["decisions"]
     assert len(row["actions"]) == 1
-    body = {"contexts": [{"age": 50}], "only": ["dos"]}
-    answer = post(staged_url, "recommend", body)
-    assert answer.status_code == 422
-    assert "Did you mean 'dose'?" in answer.json()["error"]
+    for contexts in ([{"age": 50}], []):
+        body = {"contexts": contexts, "only": ["dos"]}
+        answer = post(staged_url, "recommend", body)
+        assert answer.status_code == 422
+        assert "Did you mean 'dose'?" in answer.json()["error"]
     answer = post(url, "recommend", {"contexts": [CONTEXT], "at_most": 1})
     assert answer.status_code == 422
     assert "got KernelPolicy, which sets all of them" in answer.json()["error"]

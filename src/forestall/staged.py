@@ -175,7 +175,7 @@ class StagedPolicy(Policy):
         """
         if only is None and at_most is None:
             return super().recommend(contexts, jobs=jobs)
-        subsets = _subsets(tuple(self.problem.actions), only, at_most)
+        subsets = subsets_of(tuple(self.problem.actions), only, at_most)
         return Policy.recommend(replace(self, subsets=subsets), contexts, jobs=jobs)
 
     def for_region(self, desired: Any) -> StagedPolicy:
@@ -315,7 +315,7 @@ def quantile(told: Float[Array, "q s"], p: float) -> Float[Array, " q"]:
     return np.sort(told, axis=1) @ np.diff(ends)
 
 
-def _subsets(
+def subsets_of(
     actions: tuple[str, ...], only: Sequence[str] | None, at_most: int | None
 ) -> tuple[tuple[bool, ...], ...]:
     """List which actions may be altered together."""

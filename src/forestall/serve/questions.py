@@ -20,6 +20,7 @@ from forestall.errors import DataError, SpecError, nearest
 from forestall.method import Policy
 from forestall.rehearsal import Rehearsal
 from forestall.simulate import brisk, simulate, system_of
+from forestall.staged import subsets_of
 from forestall.table import Table
 
 Row = Mapping[str, Any]
@@ -61,6 +62,9 @@ class Recommend(Question):
                 f"for only and at_most; got {type(self.policy).__name__}, which sets "
                 f"all of them. Leave out only and at_most, or fit StagedRehearsal()."
             )
+        # Here already: without contexts nobody else would look at the names.
+        if asked:
+            subsets_of(tuple(self.policy.problem.actions), self.only, self.at_most)
 
     def odd(self, row: Row) -> bool:
         """Tell whether a context is absurd."""
