@@ -49,12 +49,14 @@ def least(work: Callable[[], object], repeats: int) -> float:
 
     Processor time of one thread: what others do on the machine does not count.
     """
-    times = []
-    for _ in range(repeats):
-        start = time.process_time()
-        work()
-        times.append(time.process_time() - start)
-    return min(times)
+    return min(timed(work) for _ in range(repeats))
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Measure once, in seconds of this process's own time."""
+    start = time.process_time()
+    work()
+    return time.process_time() - start
 
 
 def rows_of(contexts: Mapping[str, np.ndarray], n: int) -> list[dict[str, float]]:

@@ -15,12 +15,10 @@ Writes benchmarks/results/speed/exact.csv.
 from __future__ import annotations
 
 import argparse
-import time
 import warnings
-from collections.abc import Callable
 
 import numpy as np
-from common import folder, options, write
+from common import folder, options, timed, write
 from scipy.linalg import cho_factor
 from sklearn.kernel_ridge import KernelRidge
 from threadpoolctl import threadpool_limits
@@ -30,12 +28,6 @@ from forestall.nested import KernelPolicy
 
 N, REPEATS, ROWS, WIDE = 5000, 3, 256, "five-contexts"
 TASKS = ("lin-syn1", "bank", "non-syn1", WIDE)
-
-
-def timed(work: Callable[[], object]) -> float:
-    start = time.process_time()
-    work()
-    return time.process_time() - start
 
 
 def bare_gram(v: np.ndarray) -> np.ndarray:

@@ -20,11 +20,11 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from common import folder, options, write
+from common import folder, options, timed, write
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import Ridge
 from threadpoolctl import threadpool_limits
@@ -70,12 +70,6 @@ def sklearn_fit(policy: KernelPolicy, rank: int) -> None:
     features = Nystroem(kernel="rbf", gamma=0.5, n_components=rank, random_state=0)
     alpha = len(h) * policy.setting.outcome_penalty
     Ridge(alpha=alpha).fit(features.fit_transform(h), good)
-
-
-def timed(work: Callable[[], object]) -> float:
-    start = time.process_time()
-    work()
-    return time.process_time() - start
 
 
 def measured(

@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.special import betainc
 
 from forestall.arrays import Array
+from forestall.ascent import ASIDE
 from forestall.building import Builder, Parts, standardised_region
 from forestall.decisions import Assessment, Decisions
 from forestall.diagnostics import Diagnostics, diagnose
@@ -33,8 +34,6 @@ from forestall.support import Horizon, Support
 
 # Records looked at to screen their actions, and to see whether the system fits.
 TAKEN = 64
-# How far aside of them the screened actions lie, in standard deviations.
-ASIDE = 0.01
 # A system that is off by more than this on what it has seen proves nothing.
 GAP = 0.15
 
