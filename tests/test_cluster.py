@@ -16,7 +16,7 @@ import pytest
 from pyarrow import csv, parquet
 
 import forestall
-from forestall import NestedRehearsal, Problem, building
+from forestall import NestedRehearsal, Problem
 from forestall.errors import DataError, FitError, MissingExtraError, SpecError
 from forestall.lowrank import Nystrom
 from forestall.reduced import Counting
@@ -174,27 +174,37 @@ STAGED = forestall.StagedRehearsal(n_draws=4, search=forestall.Search(n_draws=2)
 
 
 def staged_counting(supply, monkeypatch):
-    """What a staged fit has every batch of these records counted by."""
+    """What a staged fit has every batch of these records counted by, in two passes."""
     heard, total = [], Streamed.total
     with monkeypatch.context() as patch:
         patch.setattr(Streamed, "total", lambda s, w: heard.append(w) or total(s, w))
         with pytest.warns(forestall.ForestallWarning, match="a sample of 100"):
             STAGED.fit(PRICING, supply)
-    (count,) = [work for work in heard if isinstance(work, building.Counting)]
-    return count
+    first, second = heard
+    return first, second
 
 
 def test_the_sums_of_mechanisms_are_those_of_a_stream(client, folder, monkeypatch):
     alone = Streamed.of(PRICING, Source.read(folder), 100)
-    count = staged_counting(alone, monkeypatch)
+    first, second = staged_counting(alone, monkeypatch)
     spread = on(client, folder).supply(PRICING, 100, 0)
-    ours, theirs = (each.total(count).moments for each in (spread, alone))
-    assert list(ours) == list(theirs)
-    assert {each.n for each in ours.values()} == {N}
-    for key, one in ours.items():
-        for name in ("squares", "target", "waves"):
-            both = (getattr(each, name) for each in (one, theirs[key]))
-            np.testing.assert_allclose(*both, rtol=1e-10, atol=1e-10)
+    found = [each.total(first).parts for each in (spread, alone)]
+    moments = [means.moments for means, _ in found]
+    groups = [gathered for _, gathered in found]
+    tallies = [each.total(second).tallies for each in (spread, alone)]
+    for ours, theirs in (moments, tallies):
+        assert list(ours) == list(theirs)
+        assert {each.n for each in ours.values()} == {N}
+        for key, one in ours.items():
+            assert_same_fields(one, theirs[key])
+    assert groups[0].counts.sum() == N
+    assert_same_fields(*groups)
+
+
+def assert_same_fields(ours, theirs):
+    for name, value in vars(ours).items():
+        other = getattr(theirs, name)
+        np.testing.assert_allclose(value, other, rtol=1e-10, atol=1e-10)
 
 
 def test_mechanisms_are_counted_on_the_workers_too(client, folder):
@@ -206,6 +216,12 @@ def test_mechanisms_are_counted_on_the_workers_too(client, folder):
         z, draws = one.data.x[:, [0, 0]], np.array([0])
         told = (each.mechanism(z, draws) for each in (ours, theirs))
         np.testing.assert_allclose(*told, atol=1e-8)
+        for name in ("grid", "below"):
+            laws = (getattr(each.law, name) for each in (ours, theirs))
+            np.testing.assert_allclose(*laws, atol=1e-8)
+    v = np.random.default_rng(0).normal(size=(50, 2))
+    densities = (policy.joint.log_density(v) for policy in (one, other))
+    np.testing.assert_allclose(*densities, atol=1e-8)
 
 
 def test_decisions_of_a_cluster_are_those_of_one_machine(client, folder, tmp_path):

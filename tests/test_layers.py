@@ -10,6 +10,7 @@ ROOT = Path(forestall.__file__).parent
 ORDER = [
     "errors",
     "arrays",
+    "threads",
     "files",
     "html",
     "cells",

@@ -183,14 +183,17 @@ def test_the_default_samples_a_large_table_says_so_and_counts_all(monkeypatch):
         Held, "total", lambda s, work: counts.append(total(s, work)) or counts[-1]
     )
     text = (
-        r"There are 5,001 records: .* a sample of 5,000, the means from all of them, "
-        r"in low rank: with at most 200 centres each"
+        r"There are 5,001 records: .* a sample of 5,000; means, laws and support are "
+        r"learned from all of them, in low rank: with at most 200 centres each"
     )
     with pytest.warns(ForestallWarning, match=text):
         policy = forestall.fit(problem, lending(n))
     assert (policy.data.n, policy.n_records) == (SAMPLE, n)
-    (counted,) = counts
-    assert {each.n for each in counted.moments.values()} == {n}
+    (means, groups), laws = counts[0].parts, counts[1]
+    assert {each.n for each in means.moments.values()} == {n}
+    assert {each.n for each in laws.tallies.values()} == {n}
+    assert groups.counts.sum() == n
+    assert len(counts) == 2
 
 
 @pytest.mark.parametrize("n", [SAMPLE - 1, SAMPLE])

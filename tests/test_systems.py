@@ -1,6 +1,7 @@
 """The exact path: thin forms change nothing, and memory stays within bounds."""
 
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from forestall.kernels import Gaussian, gram, triangle
 from forestall.ridge import Ridge
 from forestall.solution import check_size
 from forestall.systems import Exact
-from forestall.thin import Thick, Thin, ThinRidge, gram_of, ridge_of
+from forestall.thin import Above, Thick, Thin, ThinRidge, gram_of, ridge_of
 from worlds import WORLDS
 
 
@@ -43,12 +44,11 @@ def test_a_ridge_takes_matrices_in_either_order(rng):
 def test_a_thin_form_changes_nothing_but_the_cost(d, rng):
     v, kernel = rng.normal(size=(1500, d)), Gaussian(np.full(d, 1.5))
     K = kernel(v, v)
-    thin = gram_of(kernel, v)
+    slim, thick = ridge_of(kernel, v, 1e-4), Ridge.of(K.copy(), 1e-4)
+    thin = gram_of(kernel, v, thick)
     assert isinstance(thin, Thin)
     z = rng.normal(size=(1500, 4))
     np.testing.assert_allclose(thin.times(z), K @ z, atol=1e-9)
-    np.testing.assert_allclose(thin.whole(), K, atol=1e-12)
-    slim, thick = ridge_of(kernel, v, 1e-4), Ridge.of(K.copy(), 1e-4)
     assert isinstance(slim, ThinRidge)
     near = kernel(v, rng.normal(size=(5, d)))
     for b in (z, near):
@@ -56,15 +56,25 @@ def test_a_thin_form_changes_nothing_but_the_cost(d, rng):
         np.testing.assert_allclose(slim.explained(b), thick.explained(b), rtol=1e-7)
 
 
-def test_what_has_no_thin_form_is_written_out(rng):
-    v, kernel = rng.normal(size=(200, 6)), Gaussian(np.ones(6))
-    thick = gram_of(kernel, v)
-    assert isinstance(thick, Thick)
-    assert isinstance(ridge_of(kernel, v, 1e-4), Ridge)
-    z = rng.normal(size=(200, 3))
-    np.testing.assert_allclose(thick.times(z), kernel(v, v) @ z, atol=1e-10)
-    np.testing.assert_allclose(thick.whole(), kernel(v, v), atol=1e-12)
-    assert thick.times(np.empty((200, 0))).shape == (200, 0)
+@pytest.mark.parametrize("n", [7, 600])
+def test_what_has_no_thin_form_is_written_beside_a_factor(n, rng):
+    v, kernel = rng.normal(size=(n, 6)), Gaussian(np.full(6, 1.5))
+    other = rng.normal(size=(n, 6))
+    ridge = ridge_of(kernel, other, 1e-4)
+    assert isinstance(ridge, Ridge)
+    factor = np.tril(ridge.factor)
+    thick = gram_of(kernel, v, ridge)
+    assert isinstance(thick, Above)
+    # In the same memory, and neither disturbs the other.
+    assert thick.upper is ridge.factor
+    np.testing.assert_array_equal(np.tril(ridge.factor), factor)
+    z, K = rng.normal(size=(n, 3)), kernel(v, v)
+    for each in (thick, Thick(kernel.triangle(v))):
+        np.testing.assert_allclose(each.times(z), K @ z, atol=1e-10)
+        assert each.times(np.empty((n, 0))).shape == (n, 0)
+    alone = Ridge.on(kernel, other, 1e-4)
+    np.testing.assert_array_equal(ridge.solve(z), alone.solve(z))
+    np.testing.assert_array_equal(ridge.explained(z), alone.explained(z))
 
 
 def test_a_penalty_near_rounding_is_left_to_the_full_factor(rng):
@@ -81,7 +91,7 @@ def test_answers_do_not_depend_on_the_form(monkeypatch):
     assert isinstance(thin.systems.covariates, Thin)
     monkeypatch.setattr("forestall.thin.MOST", 1)
     thick = NestedRehearsal(bandwidth=2.0).fit(problem, records)
-    assert isinstance(thick.systems.covariates, Thick)
+    assert isinstance(thick.systems.covariates, Above)
     one, other = thin.recommend(contexts), thick.recommend(contexts)
     for name in ("actions", "probability", "lower", "upper", "no_action"):
         np.testing.assert_allclose(getattr(one, name), getattr(other, name), atol=1e-6)
@@ -102,18 +112,88 @@ WIDE = Problem(
 )
 
 
-def test_an_exact_fit_takes_little_more_than_three_matrices(rng):
-    n = 2000
+def peak_matrices(method, n, rng):
     history = {name: rng.normal(size=n) for name in WIDE.variables}
     NestedRehearsal().fit(WIDE, {name: v[:50] for name, v in history.items()})
     tracemalloc.start()
-    policy = NestedRehearsal().fit(WIDE, history)
+    systems = method.fit(WIDE, history).systems
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert isinstance(policy.systems, Exact)
-    assert isinstance(policy.systems.covariates, Thick)
-    assert isinstance(policy.systems.outer, Ridge)
-    assert peak <= 3.3 * 8 * n**2
+    assert isinstance(systems, Exact)
+    assert isinstance(systems.covariates, Above)
+    assert isinstance(systems.outer, Ridge)
+    assert isinstance(systems.unaltered, Ridge)
+    return systems, peak / (8 * n**2)
+
+
+def test_an_exact_fit_takes_little_more_than_two_matrices(rng):
+    systems, peak = peak_matrices(NestedRehearsal(), 2000, rng)
+    assert systems.unaltered is systems.outer
+    assert peak <= 2.3
+
+
+def test_widths_from_the_records_take_little_more_than_three(rng, monkeypatch):
+    # Few records choose widths as wide as this noise deserves; thin forms aside.
+    monkeypatch.setattr("forestall.leaving.RECORDS", 60)
+    monkeypatch.setattr("forestall.thin.MOST", 1)
+    systems, peak = peak_matrices(NestedRehearsal(bandwidth="auto"), 2000, rng)
+    assert systems.unaltered is not systems.outer
+    assert peak <= 3.3
+
+
+@pytest.mark.parametrize("bandwidth", [0.5, "auto"])
+@pytest.mark.parametrize("most", [1, 400])
+def test_a_block_solves_each_system_once(bandwidth, most, monkeypatch):
+    monkeypatch.setattr("forestall.leaving.RECORDS", 60)
+    problem, history = WORLDS["lending"]
+    records = history(300)
+    monkeypatch.setattr("forestall.thin.Thin.of", thin_covariates(most))
+    policy = NestedRehearsal(bandwidth=bandwidth).fit(problem, records)
+    systems, solved = policy.systems, []
+    monkeypatch.setattr(Ridge, "solve", noting(Ridge.solve, solved))
+    monkeypatch.setattr(Ridge, "explained", noting(Ridge.explained, solved))
+    policy.recommend({name: records[name][:20] for name in problem.context})
+    each = {id(ridge) for ridge in (systems.inner, systems.outer, systems.unaltered)}
+    if isinstance(systems.covariates, Thin) and bandwidth == "auto":
+        each -= {id(systems.outer)}
+    assert len(solved) == len(each)
+    assert set(solved) == each
+
+
+def thin_covariates(most):
+    """Let one-dimensional points be thin, where that is asked for; contexts never."""
+    found = Thin.of
+
+    def of(kernel, v):
+        return found(kernel, v) if most > 1 and v.shape[1] == 1 else None
+
+    return of
+
+
+def noting(method, solved):
+    def noted(self, b):
+        solved.append(id(self))
+        return method(self, b)
+
+    return noted
+
+
+@pytest.mark.parametrize("bandwidth", [0.5, "auto"])
+def test_what_is_solved_beforehand_is_what_each_block_would_solve(
+    bandwidth, monkeypatch
+):
+    monkeypatch.setattr("forestall.leaving.RECORDS", 60)
+    monkeypatch.setattr("forestall.thin.Thin.of", thin_covariates(400))
+    problem, history = WORLDS["lending"]
+    records = history(300)
+    policy = NestedRehearsal(bandwidth=bandwidth).fit(problem, records)
+    x = policy.data.x[:20]
+    rows = policy.setting.k_n(policy.data.x, x)
+    reach = policy.systems.reach(x, rows)
+    # As a policy from an older file would.
+    other = replace(policy.systems, embedding=None).reach(x, rows)
+    np.testing.assert_allclose(reach.weights, other.weights, atol=1e-10)
+    np.testing.assert_allclose(reach.prior, other.prior, atol=1e-10)
 
 
 def test_too_many_records_are_told_of_low_rank():

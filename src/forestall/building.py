@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -18,8 +18,12 @@ from forestall.observations import Observations
 from forestall.problem import Problem
 from forestall.region import Polytope
 from forestall.rehearsal import Node, Outcome, Rehearsal
-from forestall.scale.supply import Supply
+from forestall.scale.groups import Gathering, joint
+from forestall.scale.laws import Blank, Straying, Strays
+from forestall.scale.supply import Several, Supply, state_of
 from forestall.select import Choice, guessed, refined
+from forestall.spanning import CENTRES
+from forestall.support import Density, Support
 
 EVERYWHERE = (-np.inf, np.inf)
 
@@ -73,11 +77,19 @@ class Piece:
         return [(column, *self.inputs.tolist()) for column in own]
 
 
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """A system of mechanisms, and the density of contexts and actions together."""
+
+    system: Rehearsal
+    density: Density
+
+
 class Builder:
     """Learns the equations of a system one by one.
 
-    Hyperparameters, functions and laws come from a sample of the records; the means
-    themselves from all of them, which only have to be counted.
+    Hyperparameters and functions come from a sample of the records; means, and then
+    laws, from all of them, which only have to be counted.
     """
 
     def __init__(self, parts: Parts, problem: Problem, sample: Observations) -> None:
@@ -85,7 +97,7 @@ class Builder:
         self.parts, self.problem, self.sample = parts, problem, sample
         self.rng = np.random.default_rng([parts.seed, 0])
         schema = sample.schema
-        self.state = state_of(sample)
+        self.state, self.joint = state_of(sample), joint(sample)
         self.columns: dict[str, slice] = {}
         start = 0
         for block in (schema.context, schema.covariates, schema.actions):
@@ -97,8 +109,8 @@ class Builder:
         self.rank = {v: k for k, tier in enumerate(problem.tiers) for v in tier}
         self.parents = known_parents(problem)
 
-    def system(self, supply: Supply) -> Rehearsal:
-        """Learn every variable that is not given, in order."""
+    def learned(self, supply: Supply) -> Learned:
+        """Learn every variable that is not given, in order, and what was usual."""
         pieces, outcomes = self._pieces(), self._outcomes()
         wanted = [*pieces, *(p.apart for p in pieces if p.apart), *outcomes]
         equations = {
@@ -106,18 +118,45 @@ class Builder:
             for piece in wanted
             for key in piece.keys
         }
-        counts = supply.total(Counting(equations))
+        counts, density = self._counts(equations, supply)
         mechanisms = {
             key: equation.mechanism(counts.moments[key], self.state)
             for key, equation in equations.items()
         }
-        return Rehearsal(
-            tuple(self._node(piece, mechanisms) for piece in pieces),
-            tuple(self._outcome(piece, mechanisms) for piece in outcomes),
+        laws: dict[Key, Law] = {}
+        if supply.sampled:
+            strays = {
+                piece.keys[0]: self._strays(piece, equations, counts, mechanisms)
+                for piece in wanted
+                if piece.name not in self.levels
+            }
+            laws = self._counted(strays, supply)
+        system = Rehearsal(
+            tuple(self._node(piece, mechanisms, laws) for piece in pieces),
+            tuple(self._outcome(piece, mechanisms, laws) for piece in outcomes),
             standardised_region(self.problem, self.sample),
             self.state.shape[1],
             len(self.problem.actions),
         )
+        return Learned(system, density)
+
+    def _counts(
+        self, equations: Mapping[Key, Equation], supply: Supply
+    ) -> tuple[Counts, Density]:
+        """Read all records once, for the means and for what was usual."""
+        count, gathering = Counting(equations), self._gathering(supply)
+        if gathering is None:
+            return supply.total(count), Support.of(self.joint)
+        counts, groups = supply.total(Several((count, gathering))).parts
+        return counts, gathering.density(groups, self.joint)
+
+    def _gathering(self, supply: Supply) -> Gathering | None:
+        """Lay landmarks for the density; ``None`` where it takes all records."""
+        low = self.parts.approximation
+        if low is None and not supply.sampled:
+            return None
+        rank = CENTRES if low is None else low.n_landmarks
+        return Gathering.of(self.joint, supply.n, rank, self.parts.seed)
 
     def _pieces(self) -> list[Piece]:
         """List covariates and actions, in order."""
@@ -239,7 +278,12 @@ class Builder:
             self.columns[v].start <= column < self.columns[v].stop for v in self.levels
         )
 
-    def _node(self, piece: Piece, mechanisms: Mapping[Key, Mechanism]) -> Node:
+    def _node(
+        self,
+        piece: Piece,
+        mechanisms: Mapping[Key, Mechanism],
+        laws: Mapping[Key, Law],
+    ) -> Node:
         own = tuple(mechanisms[key] for key in piece.keys)
         actions = tuple(self.problem.actions)
         return Node(
@@ -247,20 +291,51 @@ class Builder:
             piece.columns,
             piece.inputs,
             own,
-            None if piece.name in self.levels else self._law(piece, own[0]),
+            None if piece.name in self.levels else self._law(piece, own[0], laws),
             actions.index(piece.name) if piece.name in actions else None,
             piece.mates,
-            None if piece.apart is None else self._node(piece.apart, mechanisms),
+            None if piece.apart is None else self._node(piece.apart, mechanisms, laws),
         )
 
-    def _outcome(self, piece: Piece, mechanisms: Mapping[Key, Mechanism]) -> Outcome:
+    def _outcome(
+        self,
+        piece: Piece,
+        mechanisms: Mapping[Key, Mechanism],
+        laws: Mapping[Key, Law],
+    ) -> Outcome:
         mechanism = mechanisms[piece.keys[0]]
-        return Outcome(piece.inputs, mechanism, self._law(piece, mechanism))
+        return Outcome(piece.inputs, mechanism, self._law(piece, mechanism, laws))
 
-    def _law(self, piece: Piece, mechanism: Mechanism) -> Law:
+    def _law(self, piece: Piece, mechanism: Mechanism, laws: Mapping[Key, Law]) -> Law:
+        """Learn the law of the residuals, unless all records were counted for it."""
+        if piece.keys[0] in laws:
+            return laws[piece.keys[0]]
         z, n_draws = self.state[:, piece.inputs], self.parts.n_draws
         local = self.parts.local_laws
         return Law.of(z, mechanism.residuals, n_draws, self.rng, local=local)
+
+    def _strays(
+        self,
+        piece: Piece,
+        equations: Mapping[Key, Equation],
+        counts: Counts,
+        mechanisms: Mapping[Key, Mechanism],
+    ) -> Strays:
+        """Prepare to count the residuals of all records."""
+        (key,) = piece.keys
+        z, n_draws = self.state[:, piece.inputs], self.parts.n_draws
+        residuals, local = mechanisms[key].residuals, self.parts.local_laws
+        blank = Blank.of(z, residuals, n_draws, self.rng, local=local)
+        still = replace(equations[key], draft=equations[key].draft.still())
+        return Strays(still, counts.moments[key], blank)
+
+    def _counted(self, strays: Mapping[Key, Strays], supply: Supply) -> dict[Key, Law]:
+        """Learn the laws by one more pass over all records."""
+        tallies = supply.total(Straying(strays)).tallies
+        return {
+            key: each.blank.law(tallies[key], self.parts.n_draws, self.rng)
+            for key, each in strays.items()
+        }
 
     def _groups(self, inputs: Int[Array, " d"]) -> Int[Array, " d"]:
         """Tell which columns are of one variable, and so have one width."""
@@ -284,11 +359,6 @@ class Counting:
         """Sum up some records."""
         state = state_of(data)
         return Counts({key: e.count(state) for key, e in self.equations.items()})
-
-
-def state_of(data: Observations) -> Float[Array, "n w"]:
-    """All variables side by side: contexts, covariates, actions, outcomes."""
-    return np.concatenate([data.x, data.u, data.a, data.y], axis=1)
 
 
 def _scaled(v: Float[Array, " n"]) -> Float[Array, " n"]:

@@ -48,6 +48,10 @@ class Gaussian:
         """
         return triangle(v / self.bandwidth)
 
+    def fill_above(self, v: Float[Array, "n d"], place: Float[Array, "n n"]) -> None:
+        """Write the kernel above the diagonal of a matrix of contiguous columns."""
+        fill_above(v / self.bandwidth, place)
+
     def __mul__(self, other: Gaussian) -> Gaussian:
         """Make the product kernel over the concatenated blocks (assumption 1)."""
         return Gaussian(np.concatenate([self.bandwidth, other.bandwidth]))
@@ -102,6 +106,18 @@ def triangle(v: Float[Array, "n d"]) -> Float[Array, "n n"]:
         np.matmul(left[i : i + step], right[:, i:], out=part)
         np.exp(part, out=part)
     return K.T
+
+
+def fill_above(v: Float[Array, "n d"], place: Float[Array, "n n"]) -> None:
+    """Evaluate the other triangle, in a matrix whose diagonal and lower one stay."""
+    left, right = _lifted(v, v, _middle(v, v))
+    rows, n = place.T, len(v)
+    step = max(1, BLOCK // n)
+    for i in range(0, n, step):
+        part = np.exp(left[i : i + step] @ right[:, : i + step])
+        rows[i : i + step, :i] = part[:, :i]
+        below = np.tri(len(part), k=-1, dtype=bool)
+        np.copyto(rows[i : i + step, i : i + step], part[:, i:], where=below)
 
 
 def _middle(v: Float[Array, "n d"], c: Float[Array, "m d"]) -> Float[Array, " d"]:

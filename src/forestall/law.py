@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.linalg import svd
+from scipy.linalg import eigh, svd
 from scipy.special import ndtr
 
 from forestall.arrays import Array
@@ -30,6 +30,8 @@ SMOOTHING = 0.25
 PENALTIES = np.geomspace(1e-2, 1e4, 13)
 # The variance of log chi-square with one degree of freedom.
 LOG_CHI_SQUARE = 4.93
+# Millions of records can show what is not worth its time: less than this share.
+NEGLIGIBLE = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +72,7 @@ class Law:
                 residuals = residuals / spread(z, 0)
             distortion = Distortion.of(features, z, residuals, n_draws, rng)
         n = len(residuals)
-        width = SMOOTHING * 1.06 * (float(residuals.std()) or 1e-12) * n**-0.2
+        width = smoothing(float(residuals.std()), n)
         ends = residuals.min() - 4 * width, residuals.max() + 4 * width
         grid = np.linspace(*ends, GRID)
         weights = np.full((n, 1 + n_draws), 1.0 / n)
@@ -80,12 +82,16 @@ class Law:
 
     def at(self, z: Float[Array, "n d"], draw: int) -> LawAt:
         """Fix the inputs and the draw."""
-        return LawAt(
-            self.grid,
-            self.below[:, draw],
-            np.ones(len(z)) if self.spread is None else self.spread(z, draw),
-            None if self.distortion is None else self.distortion(z, draw),
-        )
+        spread, shares = np.ones(len(z)), None
+        local = self.spread or self.distortion
+        if local is not None:
+            # Both have the same features.
+            told = local.features(z)
+            if self.spread is not None:
+                spread = self.spread.at(*told, draw)
+            if self.distortion is not None:
+                shares = self.distortion.at(*told, draw)
+        return LawAt(self.grid, self.below[:, draw], spread, shares)
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +193,12 @@ class Spread:
 
     def __call__(self, z: Float[Array, "n d"], draw: int) -> Float[Array, " n"]:
         """Give the spread at each input, in units of the common one."""
-        Psi, near = self.features(z)
+        return self.at(*self.features(z), draw)
+
+    def at(
+        self, Psi: Float[Array, "n q"], near: Float[Array, " n"], draw: int
+    ) -> Float[Array, " n"]:
+        """Give the same where the features are known already."""
         return np.exp(0.5 * near * np.clip(Psi @ self.weights[draw], *self.ends))
 
 
@@ -214,11 +225,21 @@ class Distortion:
         rng: np.random.Generator,
     ) -> Distortion | None:
         """Regress the indicators on the inputs; ``None`` where that does not help."""
-        levels = _levels()
+        levels = shared_levels()
         target = residuals[:, None] <= np.quantile(residuals, levels)
         ridge = ridge_if_it_helps(features(z)[0], target - target.mean(axis=0))
-        if ridge is None:
-            return None
+        return None if ridge is None else cls.drawn(features, ridge, n_draws, rng)
+
+    @classmethod
+    def drawn(
+        cls,
+        features: Features,
+        ridge: Regression,
+        n_draws: int,
+        rng: np.random.Generator,
+    ) -> Distortion:
+        """Draw what the regression of the indicators leaves unknown."""
+        levels = shared_levels()
         # The indicators of neighbouring levels err together, like a Brownian bridge.
         bridge = np.minimum.outer(levels, levels) - np.outer(levels, levels)
         noise = rng.normal(size=(n_draws, ridge.root.shape[1], LEVELS))
@@ -228,10 +249,15 @@ class Distortion:
 
     def __call__(self, z: Float[Array, "n d"], draw: int) -> Shares:
         """Give the shares below the levels near each input."""
-        Psi, near = self.features(z)
-        shares = _levels() + near[:, None] * (Psi @ self.weights[draw])
+        return self.at(*self.features(z), draw)
+
+    def at(
+        self, Psi: Float[Array, "n q"], near: Float[Array, " n"], draw: int
+    ) -> Shares:
+        """Give the same where the features are known already."""
+        shares = shared_levels() + near[:, None] * (Psi @ self.weights[draw])
         shares = np.maximum.accumulate(np.clip(shares, 0.0, 1.0), axis=1)
-        ends = np.ones((len(z), 1))
+        ends = np.ones((len(near), 1))
         return Shares(np.concatenate([0.0 * ends, shares, ends], axis=1))
 
 
@@ -259,8 +285,14 @@ class Shares:
         return (k + np.clip(part, 0.0, 1.0)) / (LEVELS + 1)
 
 
-def _levels() -> Float[Array, " k"]:
+def shared_levels() -> Float[Array, " k"]:
+    """The levels of the law of all residuals whose shares are learned."""
     return np.arange(1, LEVELS + 1) / (LEVELS + 1)
+
+
+def smoothing(deviation: float, n: int) -> float:
+    """The width by which the law of ``n`` residuals is smoothed."""
+    return SMOOTHING * 1.06 * (deviation or 1e-12) * n**-0.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,4 +319,35 @@ def ridge_if_it_helps(
         if gain > highest:
             weights = Vt.T @ ((s / (s**2 + penalty))[:, None] * projected)
             best, highest = Regression(weights, Vt.T / np.sqrt(s**2 + penalty)), gain
+    return best
+
+
+def ridge_by_sums(
+    gram: Float[Array, "q q"],
+    cross: Float[Array, "q k"],
+    squares: Float[Array, " k"],
+    n: int,
+) -> Regression | None:
+    r"""Do the same by sums over records, with the mean leverage in place of each.
+
+    Args:
+        gram: The sums :math:`\Psi^\top \Psi`.
+        cross: The sums :math:`\Psi^\top T` with the targets.
+        squares: The sum of squares of each target.
+        n: The number of records.
+    """
+    values, axes = eigh(gram)
+    values, projected = np.maximum(values, 0.0), axes.T @ cross
+    best, highest = None, NEGLIGIBLE * float(squares.sum())
+    for penalty in PENALTIES:
+        ridged = values + penalty
+        fitted = ((values + 2.0 * penalty) / ridged**2) @ projected**2
+        leverage = float((values / ridged).sum() + 1.0) / n
+        left_out = (squares - fitted) / max(1.0 - leverage, 1e-3) ** 2
+        gain = float((squares - left_out).sum())
+        if gain > highest:
+            weights = axes @ (projected / ridged[:, None])
+            # Symmetric: of another root, rounding would decide which one it is.
+            root = (axes / np.sqrt(ridged)) @ axes.T
+            best, highest = Regression(weights, root), gain
     return best

@@ -33,6 +33,11 @@ class Approximation(ABC):
     def candidates(self) -> int:
         """How many records the landmarks are best chosen among."""
 
+    @property
+    @abstractmethod
+    def n_landmarks(self) -> int:
+        """How many landmarks there are at most."""
+
     @abstractmethod
     def plan(self, setting: Setting, sample: Records, n: int) -> Plan:
         """Choose landmarks or features.
@@ -78,6 +83,11 @@ class Nystrom(Approximation):
         """How many records the landmarks are best chosen among."""
         return max(CANDIDATES, TIMES * self.rank)
 
+    @property
+    def n_landmarks(self) -> int:
+        """How many landmarks there are at most."""
+        return self.rank
+
     def plan(self, setting: Setting, sample: Records, n: int) -> Plan:
         """Choose the landmarks."""
         anchors = anchored(setting, sample, self.rank, self.landmarks, self.seed)
@@ -120,11 +130,16 @@ class RandomFourier(Approximation):
     @property
     def candidates(self) -> int:
         """How many records the landmarks are best chosen among."""
-        return max(CANDIDATES, TIMES * (self.n_features // 2))
+        return max(CANDIDATES, TIMES * self.n_landmarks)
+
+    @property
+    def n_landmarks(self) -> int:
+        """How many landmarks there are at most."""
+        return self.n_features // 2
 
     def plan(self, setting: Setting, sample: Records, n: int) -> Plan:
         """Draw the frequencies."""
-        half, rng = self.n_features // 2, np.random.default_rng(self.seed)
+        half, rng = self.n_landmarks, np.random.default_rng(self.seed)
         widths = setting.k_h.bandwidth
         drawn = frequencies(half, widths, self.orthogonal, rng)
         anchors = anchored(setting, sample, half, "uniform", self.seed)

@@ -8,7 +8,7 @@ only sums of products are needed, which add up over batches.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Float32, Int
@@ -206,6 +206,11 @@ class Draft:
             rng.normal(size=(p + m + f, n_draws)),
         )
 
+    def still(self) -> Draft:
+        """Leave the draws out: what strays from the mean does not depend on them."""
+        own, waves, strays = (v[:, :0] for v in (self.own, self.waves, self.strays))
+        return replace(self, own=own, waves=waves, strays=strays)
+
     def count(
         self,
         z: Float[Array, "n d"],
@@ -256,7 +261,8 @@ class Draft:
         theta = cho_solve(factor, moments.target)
         # What the prior's draws, and noise drawn along, would have shown.
         shown = moments.squares @ self.own + moments.waves @ self.waves
-        shown += np.sqrt(noise) * _root(moments.squares) @ self.strays
+        if self.strays.size:
+            shown += np.sqrt(noise) * _root(moments.squares) @ self.strays
         draws = self.own + cho_solve(factor, moments.target[:, None] - shown)
         draws = theta[:, None] + DOUBT * (draws - theta[:, None])
         weights = np.concatenate([theta[:, None], draws], axis=1)

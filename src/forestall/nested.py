@@ -39,6 +39,7 @@ from forestall.setting import (
 from forestall.solution import FEW, Solution, check_size, warn_if_few_are_good
 from forestall.support import UNUSUAL, Horizon, Support
 from forestall.systems import Exact, Objective, Systems, View
+from forestall.threads import one_thread
 
 # The density of more records than this is settled, and quadratic in their number.
 JUDGED = 2_000
@@ -94,7 +95,7 @@ class KernelRehearsal(Method):
         size = SAMPLE if method is None else max(SAMPLE, method.candidates)
         supply = kept(problem, history, size=size)
         if method is None:
-            check_size(supply.n, 4 if self.bandwidth == AUTO else 3)
+            check_size(supply.n, 3 if self.bandwidth == AUTO else 2)
             supply = held(supply)
         warn_if_few_are_good(supply.n_good)
         adjusted = self.adjusted(problem.identification())
@@ -168,10 +169,11 @@ class KernelPolicy(Policy):
         data, counts = supply.sample, (supply.n, supply.n_good)
         known = counts if supply.sampled else None
         records = Records(data, adjusted, problem.region, known)
-        setting = method.setting(records)
-        # Before the systems, which fill the memory.
-        horizon = horizon_of(supply)
-        joint = density(np.concatenate([data.x, data.a], axis=1))
+        with one_thread():
+            setting = method.setting(records)
+            # Before the systems, which fill the memory.
+            horizon = horizon_of(supply)
+            joint = density(np.concatenate([data.x, data.a], axis=1))
         systems: Systems
         if method.approximation is None:
             systems = Exact.factored(setting, records)
@@ -276,6 +278,7 @@ class KernelPolicy(Policy):
             solution=self.systems.solved(records, setting.sharpness),
         )
 
+    @one_thread()
     def answer(
         self, x: Float[Array, "q d_x"], a: Float[Array, "q d_a"] | None
     ) -> Assessment:

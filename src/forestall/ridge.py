@@ -13,6 +13,7 @@ from scipy.linalg.lapack import dpotrf
 from forestall.arrays import Array
 from forestall.errors import FitError
 from forestall.kernels import Gaussian
+from forestall.threads import threads_for
 
 # The 95 % quantile of the standard normal law: 90 % lie within it on both sides.
 Z = 1.6448536269514722
@@ -41,7 +42,7 @@ class Ridge(Solver):
     r"""The matrix :math:`K + N \lambda I`, factored once.
 
     Args:
-        factor: The lower Cholesky factor; what stands above its diagonal is noise.
+        factor: The lower Cholesky factor; what stands above its diagonal is none of it.
     """
 
     factor: Float[Array, "n n"]
@@ -81,7 +82,8 @@ class Ridge(Solver):
 
 def factored(K: Float[Array, "n n"], where: str) -> Float[Array, "n n"]:
     """Overwrite the lower triangle of ``K`` by its Cholesky factor."""
-    factor, fault = dpotrf(K, lower=1, clean=0, overwrite_a=1)
+    with threads_for(len(K)):
+        factor, fault = dpotrf(K, lower=1, clean=0, overwrite_a=1)
     if fault or not np.isfinite(factor.diagonal()).all():
         raise FitError(
             f"Expected a kernel matrix that can be factored; got one that is "

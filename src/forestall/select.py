@@ -22,11 +22,11 @@ from jaxtyping import Float, Int
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.linalg.lapack import dpotri
 from scipy.optimize import OptimizeResult, minimize
-from threadpoolctl import threadpool_limits
 
 from forestall.arrays import Array
 from forestall.hills import TOPS, hills
 from forestall.kernels import gram
+from forestall.threads import one_thread
 
 # The likelihood is cubic in the number of records: few show which of several peaks is
 # the highest, more of them where its top is, and yet more would move it little.
@@ -97,7 +97,7 @@ def guessed(
         return Choice(np.empty(0), 1e-12, 1e-12, 1.0, np.empty(0))
     few = Likelihood.among(z, y, groups, FEW)
     # Small matrices gain nothing from threads and lose much on a busy machine.
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_thread():
         return few.choice(few.maximised())
 
 
@@ -121,7 +121,7 @@ def refined(
     if not z.shape[1]:
         return guess
     many = Likelihood.among(z, y, groups, MANY, loudness)
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_thread():
         end = many.climbed(_theta(guess, groups), LAST_STEPS)
         return many.choice(many.simplified(end.x))
 

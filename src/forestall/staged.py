@@ -30,7 +30,7 @@ from forestall.scale.supply import Supply, supplied
 from forestall.search import Box, Search
 from forestall.spanning import CENTRES
 from forestall.spec import read_names
-from forestall.support import Horizon, Support
+from forestall.support import Density, Horizon
 
 # Records looked at to screen their actions, and to see whether the system fits.
 TAKEN = 64
@@ -52,8 +52,10 @@ class StagedRehearsal(Method):
         local_laws: Let the law change with the inputs.
         epistemic: Carry what the records leave unknown.
         relevance: Give every variable a width of its own.
-        approximation: How the Gaussian part of every mean is spanned; ``None`` takes
-            as many records as explain it beside the noise, at most 200.
+        approximation: How the Gaussian part of every mean is spanned, and with how
+            many landmarks the support is told; ``None`` takes as many records as
+            explain the mean beside the noise, at most 200, and for the support all
+            records, or 200 landmarks where they are only counted.
         seed: What the draws come from.
     """
 
@@ -88,10 +90,10 @@ class StagedRehearsal(Method):
         supply = supplied(problem, history, seed=self.seed)
         if supply.sampled:
             warnings.warn(
-                f"There are {supply.n:,} records: widths, laws and support are learned "
-                f"from a sample of {supply.sample.n:,}, the means from all of them, in "
-                f"low rank: with at most {CENTRES} centres each, unless approximation= "
-                f"says otherwise.",
+                f"There are {supply.n:,} records: widths and landmarks are chosen by a "
+                f"sample of {supply.sample.n:,}; means, laws and support are learned "
+                f"from all of them, in low rank: with at most {CENTRES} centres each, "
+                f"unless approximation= says otherwise.",
                 ForestallWarning,
                 stacklevel=3,
             )
@@ -125,7 +127,7 @@ class StagedPolicy(Policy):
     data: Observations
     n_records: int
     system: Rehearsal
-    joint: Support
+    joint: Density
     subsets: tuple[tuple[bool, ...], ...]
 
     @classmethod
@@ -135,6 +137,7 @@ class StagedPolicy(Policy):
         """Learn every mechanism and its law."""
         data, (lower, upper) = supply.sample, supply.range
         horizon = Horizon.of(data.schema.context, data.x)
+        learned = Builder(method.parts, problem, data).learned(supply)
         return cls(
             problem=problem,
             schema=data.schema,
@@ -142,8 +145,8 @@ class StagedPolicy(Policy):
             method=method,
             data=data,
             n_records=supply.n,
-            system=Builder(method.parts, problem, data).system(supply),
-            joint=Support.of(np.concatenate([data.x, data.a], axis=1)),
+            system=learned.system,
+            joint=learned.density,
             subsets=((True,) * len(problem.actions),),
         )
 

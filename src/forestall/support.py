@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,8 +24,31 @@ BLOCK = 1 << 18
 FEW = 100
 
 
+class Density(ABC):
+    """A density of records, and what it is at the records themselves.
+
+    Attributes:
+        levels: The log density of each record given the others, sorted.
+    """
+
+    levels: Float[Array, " n"]
+
+    @abstractmethod
+    def log_density(self, v: Float[Array, "q d"]) -> Float[Array, " q"]:
+        """Evaluate the log density, up to a constant."""
+
+    def score(self, v: Float[Array, "q d"]) -> Float[Array, " q"]:
+        """Rank each point's density among the records' own, from 0 to 1."""
+        rank = np.searchsorted(self.levels, self.log_density(v), side="right")
+        return rank / len(self.levels)
+
+    def extrapolates(self, v: Float[Array, "q d"]) -> Bool[Array, " q"]:
+        """Tell which points are less dense than nearly every record."""
+        return self.score(v) < UNUSUAL
+
+
 @dataclass(frozen=True, eq=False)
-class Support:
+class Support(Density):
     """The density of whitened records, and what it is at the records themselves.
 
     Distances are taken after whitening, so that an action which is a function of the
@@ -45,22 +69,10 @@ class Support:
     @classmethod
     def of(cls, v: Float[Array, "n d"]) -> Support:
         """Learn the density of the records ``v``."""
-        n, d = v.shape
-        variance, axes = np.linalg.eigh(np.cov(v.T).reshape(d, d))
-        width = n ** (-1.0 / (d + 4))
-        whitening = axes / (width * np.sqrt(np.maximum(variance, FLOOR**2)))
+        whitening = whitened(v, len(v))
         records = v @ whitening
         levels = np.sort(_log_density(records, records, leave_one_out=True))
         return cls(whitening, records, levels)
-
-    def score(self, v: Float[Array, "q d"]) -> Float[Array, " q"]:
-        """Rank each point's density among the records' own, from 0 to 1."""
-        rank = np.searchsorted(self.levels, self.log_density(v), side="right")
-        return rank / len(self.levels)
-
-    def extrapolates(self, v: Float[Array, "q d"]) -> Bool[Array, " q"]:
-        """Tell which points are less dense than nearly every record."""
-        return self.score(v) < UNUSUAL
 
     def unheard_of(self, v: Float[Array, "q d"]) -> Bool[Array, " q"]:
         """Tell which points are far less dense than any record."""
@@ -78,6 +90,14 @@ class Support:
         return _log_density(v @ self.whitening, self.records, leave_one_out=False)
 
 
+def whitened(v: Float[Array, "k d"], n: int) -> Float[Array, "d d"]:
+    """Find the metric of a density of ``n`` records, by some of them."""
+    d = v.shape[1]
+    variance, axes = np.linalg.eigh(np.cov(v.T).reshape(d, d))
+    width = n ** (-1.0 / (d + 4))
+    return axes / (width * np.sqrt(np.maximum(variance, FLOOR**2)))
+
+
 def _log_density(
     v: Float[Array, "q d"], records: Float[Array, "n d"], *, leave_one_out: bool
 ) -> Float[Array, " q"]:
@@ -92,11 +112,11 @@ def _log_density(
         if leave_one_out:
             own = np.arange(len(part))
             logs[own, i + own] = -np.inf
-        out[i : i + step] = _log_sum(logs)
+        out[i : i + step] = log_sum(logs)
     return out
 
 
-def _log_sum(logs: Float[Array, "q n"]) -> Float[Array, " q"]:
+def log_sum(logs: Float[Array, "q n"]) -> Float[Array, " q"]:
     """Add up what ``logs`` are the logarithms of, in place."""
     top = logs.max(axis=1)
     logs -= top[:, None]

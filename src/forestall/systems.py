@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
@@ -16,6 +16,7 @@ from forestall.ridge import Belief, Ridge, Solver
 from forestall.setting import Records, Setting
 from forestall.solution import Solution
 from forestall.thin import Gram, Thin, gram_of, ridge_of
+from forestall.threads import one_thread
 from forestall.waves import Waves
 
 Objective = Expansion | Waves
@@ -70,6 +71,8 @@ class Exact(Systems):
         outer: :math:`K_{xx} + N \lambda_x I`, factored.
         unaltered: The same for the regression without action; the same object where
             their kernel is the same.
+        embedding: The outer system solved for a thin root of :math:`K_{uu}` and for a
+            column of ones; ``None`` where there is none, or contexts are thin too.
     """
 
     setting: Setting
@@ -79,20 +82,24 @@ class Exact(Systems):
     inner: Ridge
     outer: Solver
     unaltered: Solver
+    embedding: Float[Array, "n r"] | None = None
 
     @classmethod
+    @one_thread()
     def factored(cls, setting: Setting, records: Records) -> Exact:
         """Factor the systems (algorithm 1, phase 1)."""
         x, u = records.data.x, records.u
         basis = Basis.spanning(setting.k_a, records.data.a, records.probes())
+        inner = Ridge.on(setting.k_h, records.h, setting.outcome_penalty)
+        covariates = gram_of(setting.k_u, u, inner) if u.shape[1] else None
         outer = ridge_of(setting.k_e, x, setting.context_penalty)
         unaltered = outer
         if setting.k_n is not setting.k_e:
             unaltered = ridge_of(setting.k_n, x, setting.natural_penalty)
-        covariates = gram_of(setting.k_u, u) if u.shape[1] else None
-        inner = Ridge.on(setting.k_h, records.h, setting.outcome_penalty)
-        return cls(setting, records, basis, covariates, inner, outer, unaltered)
+        known = setting, records, basis, covariates, inner, outer, unaltered
+        return cls(*known, embedded(outer, covariates))
 
+    @one_thread()
     def solved(self, records: Records, sharpness: float) -> Solution:
         """Solve for the desired region."""
         region, data = records.region, records.data
@@ -101,33 +108,35 @@ class Exact(Systems):
     def view(self, x: Float[Array, "q d_x"], solution: Solution) -> ExactView:
         """Look at some contexts."""
         rows = self.setting.k_n(self.records.data.x, x)
-        reach, prior = self.reach(x, rows)
-        return ExactView(self, solution, rows, reach, prior)
+        return ExactView(self, solution, rows, self.reach(x, rows))
 
-    def reach(
-        self, x: Float[Array, "q d_x"], natural: Float[Array, "n q"]
-    ) -> tuple[Float[Array, "n q"], Float[Array, " q"]]:
-        r"""Weigh the records by context and adjustment: :math:`\omega / \alpha`.
-
-        Also gives the prior variance :math:`\gamma^\top K_{uu} \gamma` that the
-        averaged function has, relative to that of a single one.
-        """
+    def reach(self, x: Float[Array, "q d_x"], natural: Float[Array, "n q"]) -> Reach:
+        """Weigh the records by context and adjustment."""
         k_x, k_e = self.setting.k_x, self.setting.k_e
         if self.covariates is None:
-            return self._rows(k_x, x, natural), np.ones(len(x))
-        rows = self._rows(k_e, x, natural)
+            return Reach(self._rows(k_x, x, natural), np.ones(len(x)))
+        reach = self._adjusted(self._rows(k_e, x, natural))
+        weights = reach.weights * self._rows(k_x, x, natural)
+        return replace(reach, weights=weights)
+
+    def _adjusted(self, rows: Float[Array, "n q"]) -> Reach:
+        """Weigh the records by adjustment alone."""
         if isinstance(self.covariates, Thin):
-            root = self.covariates.root
-            ones = np.ones((len(root), 1))
-            t = self.outer.contracted(np.concatenate([root, ones], axis=1), rows)
-            adjustment, mass = root @ t[:-1], t[-1]
+            t = self._contracted(self.covariates, rows)
             prior = np.einsum("rq,rq->q", t[:-1], t[:-1])
-        else:
-            gamma = self.outer.solve(rows)
-            adjustment, mass = self.covariates.times(gamma), gamma.sum(axis=0)
-            prior = np.einsum("nq,nq->q", gamma, adjustment)
-        adjustment *= self._rows(k_x, x, natural)
-        return adjustment, prior + unknown(mass)
+            return Reach(self.covariates.root @ t[:-1], prior + unknown(t[-1]))
+        assert self.covariates is not None
+        gamma = self.outer.solve(rows)
+        adjustment = self.covariates.times(gamma)
+        prior = np.einsum("nq,nq->q", gamma, adjustment) + unknown(gamma.sum(axis=0))
+        if self.unaltered is not self.outer:
+            return Reach(adjustment, prior)
+        return Reach(adjustment, prior, np.einsum("nq,nq->q", rows, gamma))
+
+    def _contracted(self, gram: Thin, rows: Float[Array, "n q"]) -> Float[Array, "r q"]:
+        if self.embedding is not None:
+            return self.embedding.T @ rows
+        return self.outer.contracted(gram.and_ones, rows)
 
     def _rows(
         self, kernel: Gaussian, x: Float[Array, "q d_x"], natural: Float[Array, "n q"]
@@ -139,6 +148,22 @@ class Exact(Systems):
 
 
 @dataclass(frozen=True, eq=False)
+class Reach:
+    r"""How far each record speaks for some contexts.
+
+    Args:
+        weights: By context and adjustment: :math:`\omega / \alpha`.
+        prior: The prior variance :math:`\gamma^\top K_{uu} \gamma` that the averaged
+            function has, relative to that of a single one.
+        explained: What the records explain without action, where it fell out of this.
+    """
+
+    weights: Float[Array, "n q"]
+    prior: Float[Array, " q"]
+    explained: Float[Array, " q"] | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class ExactView(View):
     """What all records say of some contexts.
 
@@ -146,42 +171,53 @@ class ExactView(View):
         systems: What has been factored.
         solution: The weights for the desired region.
         rows: The kernel columns of the contexts, for no action.
-        reach: The records, weighed by context and adjustment.
-        prior: The prior variance of the averaged function.
+        reach: How far each record speaks for the contexts.
     """
 
     systems: Exact
     solution: Solution
     rows: Float[Array, "n q"]
-    reach: Float[Array, "n q"]
-    prior: Float[Array, " q"]
+    reach: Reach
 
     def starts(self, n_starts: int) -> Float[Array, "q s d_a"]:
         """Start by the records of the largest weights (algorithm 1, phase 3)."""
-        omega = (self.solution.pull[:, None] * self.reach).T
+        omega = (self.solution.pull[:, None] * self.reach.weights).T
         return top_starts(omega, aside(self._actions), n_starts)
 
     def objective(self, stretch: Stretch = 1.0) -> Expansion:
         """Sum over the records, or over the actions that span theirs."""
-        omega = (self.solution.alpha[:, None] * self.reach).T
+        omega = (self.solution.alpha[:, None] * self.reach.weights).T
         kernel, basis = self.systems.setting.k_a, self.systems.basis
         return expanded(kernel, self._actions, omega, basis, stretch)
 
     def under(self, a: Float[Array, "q d_a"]) -> Belief:
         """Believe in the probability under an action for each context."""
-        v = self.reach * self.systems.setting.k_a(self._actions, a)
+        v = self.reach.weights * self.systems.setting.k_a(self._actions, a)
         alpha, scale = self.solution.alpha_hard, self.solution.scale
-        return Belief.of(alpha, v, self.prior, self.systems.inner, scale)
+        return Belief.of(alpha, v, self.reach.prior, self.systems.inner, scale)
 
     def natural(self) -> Belief:
         """Believe in the probability without action."""
-        v = self.rows
+        v, explained = self.rows, self.reach.explained
+        if explained is None:
+            explained = self.systems.unaltered.explained(v)
         alpha, scale = self.solution.alpha_natural, self.solution.scale_natural
-        return Belief.of(alpha, v, np.ones(v.shape[1]), self.systems.unaltered, scale)
+        return Belief.drawn(alpha @ v, scale * (1.0 - explained))
 
     @property
     def _actions(self) -> Float[Array, "n d_a"]:
         return self.systems.records.data.a
+
+
+def embedded(outer: Solver, covariates: Gram | None) -> Float[Array, "n r"] | None:
+    r"""Solve a large outer system once for a thin :math:`K_{uu}`, for no context then.
+
+    With :math:`K_{uu} = G G^\top` all that :math:`\gamma(x)` is needed for is
+    :math:`G^\top \gamma` and its sum.
+    """
+    if isinstance(outer, Ridge) and isinstance(covariates, Thin):
+        return outer.solve(covariates.and_ones)
+    return None
 
 
 def unknown(mass: Float[Array, " q"]) -> Float[Array, " q"]:

@@ -34,14 +34,10 @@ class Gram(ABC):
     def times(self, z: Float[Array, "n q"]) -> Float[Array, "n q"]:
         """Multiply by the matrix."""
 
-    @abstractmethod
-    def whole(self) -> Float[Array, "n n"]:
-        """Write the matrix out."""
-
 
 @dataclass(frozen=True, eq=False)
 class Thick(Gram):
-    """A Gram matrix written out.
+    """A Gram matrix written out, as files of formats 1 and 2 have it.
 
     Args:
         lower: The matrix; what stands above its diagonal is noise.
@@ -53,10 +49,25 @@ class Thick(Gram):
         """Multiply by the matrix."""
         return dsymm(1.0, self.lower, z, lower=1) if z.size else z
 
-    def whole(self) -> Float[Array, "n n"]:
-        """Write the matrix out."""
-        lower = np.tril(self.lower)
-        return lower + np.tril(lower, -1).T
+
+@dataclass(frozen=True, eq=False)
+class Above(Gram):
+    """A Gram matrix written out where a factor has nothing but noise.
+
+    Args:
+        upper: The matrix, above the diagonal. What stands on and below it is the
+            factor's; the diagonal of a Gaussian's Gram matrix is one.
+    """
+
+    upper: Float[Array, "n n"]
+
+    def times(self, z: Float[Array, "n q"]) -> Float[Array, "n q"]:
+        """Multiply by the matrix."""
+        if not z.size:
+            return z
+        off = 1.0 - self.upper.diagonal()
+        corrected = off[:, None] * z
+        return dsymm(1.0, self.upper, z, 1.0, corrected, lower=0, overwrite_c=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,13 +94,14 @@ class Thin(Gram):
                 return None
         return cls(np.ascontiguousarray(root))
 
+    @property
+    def and_ones(self) -> Float[Array, "n s"]:
+        """The thin matrix, and a column of ones."""
+        return np.concatenate([self.root, np.ones((len(self.root), 1))], axis=1)
+
     def times(self, z: Float[Array, "n q"]) -> Float[Array, "n q"]:
         """Multiply by the matrix."""
         return self.root @ (self.root.T @ z)
-
-    def whole(self) -> Float[Array, "n n"]:
-        """Write the matrix out."""
-        return self.root @ self.root.T
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,9 +149,19 @@ class ThinRidge(Solver):
         return cho_solve((self.factor, True), t, check_finite=False)
 
 
-def gram_of(kernel: Gaussian, v: Float[Array, "n d"]) -> Gram:
-    """Make a Gram matrix, thin where that is exact."""
-    return Thin.of(kernel, v) or Thick(kernel.triangle(v))
+def gram_of(kernel: Gaussian, v: Float[Array, "n d"], place: Ridge) -> Gram:
+    """Make a Gram matrix, thin where that is exact.
+
+    Args:
+        kernel: The kernel.
+        v: The points.
+        place: A factor of as many records, whose other triangle it may take.
+    """
+    thin = Thin.of(kernel, v)
+    if thin is not None:
+        return thin
+    kernel.fill_above(v, place.factor)
+    return Above(place.factor)
 
 
 def ridge_of(kernel: Gaussian, v: Float[Array, "n d"], penalty: float) -> Solver:

@@ -108,6 +108,29 @@ def added(parts: Iterable[Any]) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
+class Sums:
+    """Several sums side by side."""
+
+    parts: tuple[Any, ...]
+
+    def __add__(self, other: Sums) -> Sums:
+        """Add them one by one."""
+        both = zip(self.parts, other.parts, strict=True)
+        return Sums(tuple(one + two for one, two in both))
+
+
+@dataclass(frozen=True, eq=False)
+class Several:
+    """Counts several things in one pass."""
+
+    counts: tuple[Callable[[Observations], Any], ...]
+
+    def __call__(self, data: Observations) -> Sums:
+        """Count a batch for each."""
+        return Sums(tuple(count(data) for count in self.counts))
+
+
+@dataclass(frozen=True, eq=False)
 class Pile:
     """Records that are put together, not counted."""
 
@@ -234,5 +257,9 @@ def _is_source(history: Any) -> bool:
 
 def in_order(data: Observations) -> Observations:
     """Sort the records, so that what is learned does not depend on their order."""
-    state = np.concatenate([data.x, data.u, data.a, data.y], axis=1)
-    return taken(data, np.lexsort(state.T))
+    return taken(data, np.lexsort(state_of(data).T))
+
+
+def state_of(data: Observations) -> Float[Array, "n w"]:
+    """All variables side by side: contexts, covariates, actions, outcomes."""
+    return np.concatenate([data.x, data.u, data.a, data.y], axis=1)

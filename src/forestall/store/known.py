@@ -40,6 +40,7 @@ CLASSES = {
     "region": ("Polytope",),
     "rehearsal": ("Node", "Outcome", "Rehearsal"),
     "ridge": ("Ridge",),
+    "scale.groups": ("Grouped",),
     "search": ("Search",),
     "select": ("Choice",),
     "setting": ("Records", "Setting"),
@@ -47,7 +48,7 @@ CLASSES = {
     "staged": ("StagedPolicy", "StagedRehearsal"),
     "support": ("Horizon", "Support"),
     "systems": ("Exact",),
-    "thin": ("Thick", "Thin", "ThinRidge"),
+    "thin": ("Above", "Thick", "Thin", "ThinRidge"),
     "tuning": ("Relevance", "Tuned"),
 }
 
