@@ -48,6 +48,8 @@ ORDER = [
     "select",
     "spanning",
     "mechanism",
+    "evidence",
+    "loudness",
     "law",
     "equation",
     "rehearsal",

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from forestall.arrays import Array
-from forestall.law import Features, Spread
+from forestall.loudness import Loudness
 from forestall.mechanism import Draft, Mechanism, Moments
 
 # How many interquartile ranges a value may lie from the middle before it is absurd, and
@@ -70,7 +70,7 @@ class Equation:
     ends: tuple[float, float]
     draft: Draft
     usual: Usual | None = None
-    spread: Spread | None = None
+    spread: Loudness | None = None
     quiet: float = 1.0
 
     def count(self, state: Float[Array, "n w"]) -> Moments:
@@ -106,10 +106,10 @@ class Counts:
 
 def loud(
     z: Float[Array, "n d"], residuals: Float[Array, " n"]
-) -> tuple[Spread | None, float]:
+) -> tuple[Loudness | None, float]:
     """Learn where records are louder than elsewhere, and their variance where not."""
     none = np.random.default_rng(0)
-    spread = Spread.of(Features.of(z), z, residuals, 0, none)
+    spread = Loudness.of(z, residuals, 0, none)
     if spread is None:
         return None, 1.0
     return spread, float(np.mean((residuals / spread(z, 0)) ** 2))

@@ -20,16 +20,14 @@ from scipy.special import ndtr
 from forestall.arrays import Array
 from forestall.expansion import pivoted_cholesky
 from forestall.kernels import median_bandwidth, quick_gram
+from forestall.loudness import CENTRES, Loudness
 
 LEVELS = 15
-CENTRES = 40
 GRID = 400
 # The smoothing of the residuals' law, as a share of Silverman's width: enough for a
 # gradient, too little to matter.
 SMOOTHING = 0.25
 PENALTIES = np.geomspace(1e-2, 1e4, 13)
-# The variance of log chi-square with one degree of freedom.
-LOG_CHI_SQUARE = 4.93
 # Millions of records can show what is not worth its time: less than this share.
 NEGLIGIBLE = 1e-4
 
@@ -50,7 +48,7 @@ class Law:
 
     grid: Float[Array, " g"]
     below: Float[Array, "g s"]
-    spread: Spread | None
+    spread: Loudness | Spread | None
     distortion: Distortion | None
 
     @classmethod
@@ -66,11 +64,10 @@ class Law:
         """Learn the law of the residuals, and whether it changes with the inputs."""
         spread = distortion = None
         if local:
-            features = Features.of(z)
-            spread = Spread.of(features, z, residuals, n_draws, rng)
+            spread = Loudness.of(z, residuals, n_draws, rng)
             if spread is not None:
                 residuals = residuals / spread(z, 0)
-            distortion = Distortion.of(features, z, residuals, n_draws, rng)
+            distortion = Distortion.of(Features.of(z), z, residuals, n_draws, rng)
         n = len(residuals)
         width = smoothing(float(residuals.std()), n)
         ends = residuals.min() - 4 * width, residuals.max() + 4 * width
@@ -82,16 +79,12 @@ class Law:
 
     def at(self, z: Float[Array, "n d"], draw: int) -> LawAt:
         """Fix the inputs and the draw."""
-        spread, shares = np.ones(len(z)), None
-        local = self.spread or self.distortion
-        if local is not None:
-            # Both have the same features.
-            told = local.features(z)
-            if self.spread is not None:
-                spread = self.spread.at(*told, draw)
-            if self.distortion is not None:
-                shares = self.distortion.at(*told, draw)
-        return LawAt(self.grid, self.below[:, draw], spread, shares)
+        return LawAt(
+            self.grid,
+            self.below[:, draw],
+            np.ones(len(z)) if self.spread is None else self.spread(z, draw),
+            None if self.distortion is None else self.distortion(z, draw),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +145,7 @@ class Features:
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """How loud the residuals are, as a function of the inputs.
+    """How loud the residuals are, as policies saved in format 2 or older have it.
 
     Args:
         features: The features of the inputs.
@@ -166,39 +159,9 @@ class Spread:
     weights: Float[Array, "s q"]
     ends: tuple[float, float]
 
-    @classmethod
-    def of(
-        cls,
-        features: Features,
-        z: Float[Array, "n d"],
-        residuals: Float[Array, " n"],
-        n_draws: int,
-        rng: np.random.Generator,
-    ) -> Spread | None:
-        """Regress log squares; ``None`` where that does not help."""
-        floor = 1e-6 * residuals.var() + 1e-300
-        loud = np.log(residuals**2 + floor)
-        # A residual that happens to be tiny says little; it must not shout.
-        loud = np.maximum(loud, np.quantile(loud, 0.02))
-        base = float(loud.mean())
-        Psi, _ = features(z)
-        ridge = ridge_if_it_helps(Psi, (loud - base)[:, None])
-        if ridge is None:
-            return None
-        spread = ridge.root @ rng.normal(size=(ridge.root.shape[1], n_draws))
-        draws = ridge.weights + np.sqrt(LOG_CHI_SQUARE) * spread
-        weights = np.concatenate([ridge.weights, draws], axis=1).T
-        fitted = Psi @ weights[0]
-        return cls(features, base, weights, (float(fitted.min()), float(fitted.max())))
-
     def __call__(self, z: Float[Array, "n d"], draw: int) -> Float[Array, " n"]:
         """Give the spread at each input, in units of the common one."""
-        return self.at(*self.features(z), draw)
-
-    def at(
-        self, Psi: Float[Array, "n q"], near: Float[Array, " n"], draw: int
-    ) -> Float[Array, " n"]:
-        """Give the same where the features are known already."""
+        Psi, near = self.features(z)
         return np.exp(0.5 * near * np.clip(Psi @ self.weights[draw], *self.ends))
 
 
@@ -249,15 +212,10 @@ class Distortion:
 
     def __call__(self, z: Float[Array, "n d"], draw: int) -> Shares:
         """Give the shares below the levels near each input."""
-        return self.at(*self.features(z), draw)
-
-    def at(
-        self, Psi: Float[Array, "n q"], near: Float[Array, " n"], draw: int
-    ) -> Shares:
-        """Give the same where the features are known already."""
+        Psi, near = self.features(z)
         shares = shared_levels() + near[:, None] * (Psi @ self.weights[draw])
         shares = np.maximum.accumulate(np.clip(shares, 0.0, 1.0), axis=1)
-        ends = np.ones((len(near), 1))
+        ends = np.ones((len(z), 1))
         return Shares(np.concatenate([0.0 * ends, shares, ends], axis=1))
 
 

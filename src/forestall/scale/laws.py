@@ -21,11 +21,11 @@ from forestall.law import (
     Distortion,
     Features,
     Law,
-    Spread,
     ridge_by_sums,
     shared_levels,
     smoothing,
 )
+from forestall.loudness import Loudness
 from forestall.mechanism import BLOCK, Moments
 from forestall.observations import Observations
 from forestall.scale.supply import added, state_of
@@ -87,7 +87,7 @@ class Blank:
     """
 
     features: Features | None
-    spread: Spread | None
+    spread: Loudness | None
     unit: float
     thresholds: Float[Array, " k"]
 
@@ -105,7 +105,7 @@ class Blank:
         features = spread = None
         if local:
             features = Features.of(z)
-            spread = Spread.of(features, z, residuals, n_draws, rng)
+            spread = Loudness.of(z, residuals, n_draws, rng)
             if spread is not None:
                 residuals = residuals / spread(z, 0)
         unit = float(residuals.std()) or 1e-12

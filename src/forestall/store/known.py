@@ -31,6 +31,7 @@ CLASSES = {
     "kernels": ("Gaussian",),
     "landmarks": ("Landmarks",),
     "law": ("Distortion", "Features", "Law", "Spread"),
+    "loudness": ("Loudness", "Terms"),
     "lowrank": ("Nystrom", "Plan", "RandomFourier"),
     "mechanism": ("Mechanism",),
     "nested": ("KernelPolicy", "NestedRehearsal"),

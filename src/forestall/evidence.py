@@ -1,0 +1,141 @@
+r"""Linear regression in which groups of features have to earn their place.
+
+.. math:: y = \sum_g \Psi_g w_g + e, \quad w_g \sim N(0, v_g I), \quad e \sim N(0, s)
+
+The variances are those under which the target is likeliest, found by MacKay's fixed
+point. A group without which it would be nearly as likely is left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from scipy.linalg import cho_solve, cholesky, solve_triangular
+
+from forestall.arrays import Array
+
+STEPS = 40
+# What one of many groups gains in log probability by luck, and the variance, beside
+# that of the noise, below which it is nothing.
+LUCK, LEAST = 3.0, 1e-4
+# The shares of the target's variance with which groups and noise set out.
+START, START_NOISE = 0.3, 0.8
+
+
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """What is known of the weights.
+
+    Args:
+        kept: The features whose group was kept.
+        weights: The mean of their weights.
+        root: A root of their covariance.
+    """
+
+    kept: Bool[Array, " q"]
+    weights: Float[Array, " k"]
+    root: Float[Array, "k k"]
+
+
+@dataclass(frozen=True, eq=False)
+class Variances:
+    """The variance of the weights of each group, zero where it is left out."""
+
+    groups: Float[Array, " g"]
+    noise: float
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    r"""How likely the target is, by sums over records.
+
+    Args:
+        gram: :math:`\Psi^\top \Psi`, of centred features.
+        cross: :math:`\Psi^\top y`.
+        square: :math:`y^\top y`, of a centred target.
+        n: The number of records.
+        groups: The group of each feature.
+    """
+
+    gram: Float[Array, "q q"]
+    cross: Float[Array, " q"]
+    square: float
+    n: int
+    groups: Int[Array, " q"]
+
+    @classmethod
+    def of(
+        cls,
+        Psi: Float[Array, "n q"],
+        y: Float[Array, " n"],
+        groups: Int[Array, " q"],
+    ) -> Evidence:
+        """Sum up centred records."""
+        return cls(Psi.T @ Psi, Psi.T @ y, float(y @ y), len(y), groups)
+
+    def regression(self) -> Regression | None:
+        """Keep the groups that help; ``None`` where none does."""
+        if self.square <= 0.0:
+            return None
+        found = self._pruned(self._fixed())
+        if not found.groups.any():
+            return None
+        kept, _, weights, root = self._solved(found)
+        return Regression(kept, weights, root)
+
+    def log(self, at: Variances) -> float:
+        """The log probability of the target, but for a constant."""
+        kept, L, weights, _ = self._solved(at)
+        left = self.square - self.cross[kept] @ weights
+        spread = 0.5 * self.n * np.log(at.noise) + np.log(np.diag(L)).sum()
+        return float(-0.5 * left / at.noise - spread)
+
+    def _fixed(self) -> Variances:
+        """Go towards the variances under which the target is likeliest."""
+        n_groups = int(self.groups.max()) + 1
+        usual = self.square / self.n
+        at = Variances(np.full(n_groups, START * usual / n_groups), START_NOISE * usual)
+        for _ in range(STEPS):
+            kept, _, weights, root = self._solved(at)
+            groups = self.groups[kept]
+            # How many of its weights the records tell, of each group.
+            told = 1.0 - np.sum(root**2, axis=1) / at.groups[groups]
+            told = np.bincount(groups, told, n_groups)
+            squares = np.bincount(groups, weights**2, n_groups)
+            fitted = self.gram[np.ix_(kept, kept)] @ weights
+            left = self.square - weights @ (2.0 * self.cross[kept] - fitted)
+            noise = float(left / (self.n - told.sum()))
+            variances = squares / np.maximum(told, 1e-8)
+            at = Variances(np.where(variances > LEAST * noise, variances, 0.0), noise)
+            if not at.groups.any():
+                break
+        return at
+
+    def _pruned(self, at: Variances) -> Variances:
+        """Leave groups out, the weakest first, where that costs little."""
+        highest = self.log(at)
+        for g in np.argsort(at.groups).tolist():
+            if at.groups[g] > 0.0:
+                less = at.groups.copy()
+                less[g] = 0.0
+                without = Variances(less, at.noise)
+                if (log := self.log(without)) > highest - LUCK:
+                    at, highest = without, log
+        return at
+
+    def _solved(
+        self, at: Variances
+    ) -> tuple[
+        Bool[Array, " q"], Float[Array, "k k"], Float[Array, " k"], Float[Array, "k k"]
+    ]:
+        """Which features are kept, a factor, and their weights with a root."""
+        kept = at.groups[self.groups] > 0.0
+        scale = np.sqrt(at.groups[self.groups[kept]])
+        A = scale[:, None] * self.gram[np.ix_(kept, kept)] * scale / at.noise
+        A[np.diag_indices(len(A))] += 1.0
+        L = cholesky(A, lower=True)
+        weights = scale * cho_solve((L, True), scale * self.cross[kept]) / at.noise
+        root = scale[:, None] * solve_triangular(L, np.eye(len(L)), lower=True, trans=1)
+        return kept, L, weights, root
