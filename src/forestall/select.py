@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.linalg.lapack import dpotri
 from scipy.optimize import OptimizeResult, minimize
@@ -183,6 +183,11 @@ class Likelihood:
         return np.flatnonzero(steps > 1)
 
     @cached_property
+    def able(self) -> Bool[Array, " g"]:
+        """The variables that may have hills."""
+        return np.isin(np.arange(self.groups.max() + 1), self.groups[self.curved])
+
+    @cached_property
     def hills(self) -> Float[Array, "n b"]:
         """The hills along these columns."""
         return hills(self.z[:, self.curved])
@@ -201,23 +206,26 @@ class Likelihood:
         ends = [self.climbed(np.concatenate([start, flat]), STEPS) for start in starts]
         if len(self.curved):
             found = min(ends, key=lambda end: end.fun).x[: 3 + 2 * g]
-            hilly = np.full(g, START_HILLS)
+            hilly = np.where(self.able, START_HILLS, VARIANCE[0])
             ends += [
                 self.climbed(np.concatenate([start, hilly]), STEPS)
                 for start in (found, starts[-1])
             ]
         return min(ends, key=lambda end: end.fun).x
 
-    def climbed(self, theta: Float[Array, " k"], n_steps: int) -> OptimizeResult:
-        """Go to where the records are likelier, from one start."""
+    def climbed(
+        self, theta: Float[Array, " k"], n_steps: int, *, bent: bool = True
+    ) -> OptimizeResult:
+        """Go to where the records are likelier, from one start, with bends or not."""
         g = self.groups.max() + 1
         each = np.repeat([VARIANCE, WIDTH, VARIANCE], g, axis=0)
+        bends = VARIANCE if bent else (NOTHING, NOTHING)
         return minimize(
             self,
             theta,
             jac=True,
             method="L-BFGS-B",
-            bounds=[VARIANCE, VARIANCE, NOISE, *each],
+            bounds=[VARIANCE, bends, NOISE, *each],
             options={"maxiter": n_steps},
         )
 
@@ -266,9 +274,10 @@ class Likelihood:
             theta[2] = np.logaddexp(theta[1], theta[2])
             theta[1] = NOTHING
             theta[3 : 3 + g] = np.maximum(theta[3 : 3 + g], REVIVED)
-            theta[3 + 2 * g :] = np.maximum(theta[3 + 2 * g :], REVIVED)
+            low = np.where(self.able, REVIVED, NOTHING)
+            theta[3 + 2 * g :] = np.maximum(theta[3 + 2 * g :], low)
             theta[0] = max(theta[0], REVIVED)
-            theta = self.climbed(theta, UNBENT_STEPS).x
+            return self.climbed(theta, UNBENT_STEPS, bent=False).x
         without = theta.copy()
         without[1] = NOTHING
         return without
