@@ -17,6 +17,7 @@ SEARCH = Search(n_screened=8, n_kept=2, n_starts=1, n_steps=2, n_draws=1, n_path
 METHODS = {
     "nested": NestedRehearsal(),
     "staged": StagedRehearsal(n_draws=1, n_paths=4, search=SEARCH),
+    "uneven": StagedRehearsal(n_draws=1, n_paths=4, search=SEARCH),
 }
 PROBLEM = Problem(
     context=["age", "ward"],
@@ -40,6 +41,17 @@ def history(n=20):
     return columns | {"effect": effect}
 
 
+def uneven_history(n=150):
+    """A history whose effect is louder for the heavy."""
+    columns, rng = history(n), np.random.default_rng(1)
+    loud = np.exp(0.25 * (columns["weight"] - 80.0))
+    noise = (0.3 * loud * rng.normal(size=n)).round(2)
+    return columns | {"effect": columns["effect"] + noise}
+
+
+HISTORIES = {"nested": history, "staged": history, "uneven": uneven_history}
+
+
 def told(policy, actions=None):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -55,7 +67,7 @@ def main():
     for name, method in METHODS.items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            policy = method.fit(PROBLEM, history())
+            policy = method.fit(PROBLEM, HISTORIES[name]())
         path = DATA / f"format-{store.FORMAT}-{name}.forestall"
         store.save(policy, path)
         text = json.dumps(told(policy), indent=1)

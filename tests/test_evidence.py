@@ -41,7 +41,7 @@ def test_weights_are_those_of_the_posterior():
     Psi, y = records([1.0, 0.5, -0.5, 0.0])
     told = Evidence.of(Psi, y, GROUPS)
     at = told._pruned(told._fixed())
-    found = told.regression()
+    found = told.posterior()
     kept = found.kept
     A = Psi[:, kept].T @ Psi[:, kept] / at.noise
     A += np.diag(1.0 / at.groups[GROUPS[kept]])
@@ -62,15 +62,37 @@ def test_no_variances_near_the_fixed_point_are_likelier():
 
 
 def test_groups_that_help_are_kept_and_others_are_not():
-    found = evidence([0.0, 0.6, -0.4, 0.0], n=1_000).regression()
+    found = evidence([0.0, 0.6, -0.4, 0.0], n=1_000).posterior()
     np.testing.assert_array_equal(found.kept, [False, True, True, False])
 
 
 def test_noise_alone_seldom_keeps_a_group():
-    kept = [evidence([0.0] * 4, seed=seed).regression() for seed in range(60)]
+    kept = [evidence([0.0] * 4, seed=seed).posterior() for seed in range(60)]
     assert sum(found is not None for found in kept) <= 12
 
 
-def test_a_target_that_never_moves_has_no_regression():
+def test_a_target_that_never_moves_tells_nothing():
     Psi, _ = records([0.0] * 4)
-    assert Evidence.of(Psi, np.zeros(len(Psi)), GROUPS).regression() is None
+    assert Evidence.of(Psi, np.zeros(len(Psi)), GROUPS).posterior() is None
+
+
+@pytest.mark.parametrize("n", [2, 3, 10, 300])
+def test_what_is_explained_wholly_is_left_some_noise(n):
+    rng = np.random.default_rng(n)
+    level = rng.integers(0, 2, n)
+    Psi = np.stack([level, level, 1 - level, rng.normal(size=n)], axis=1)
+    Psi = Psi - Psi.mean(axis=0)
+    y = 3.0 * (level - level.mean())
+    found = Evidence.of(Psi, y, GROUPS).posterior()
+    if found is not None:
+        assert np.isfinite(found.weights).all()
+        assert np.isfinite(found.root).all()
+
+
+def test_fewer_records_than_features_are_no_obstacle():
+    rng = np.random.default_rng(0)
+    for n in range(2, 30):
+        Psi, y = rng.normal(size=(n, 40)), rng.normal(size=n)
+        told = Evidence.of(Psi - Psi.mean(0), y - y.mean(), np.repeat([0, 1, 2, 3], 10))
+        found = told.posterior()
+        assert found is None or np.isfinite(found.weights).all()

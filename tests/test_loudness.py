@@ -88,3 +88,21 @@ def test_residuals_of_one_value_and_variables_without_inputs_have_no_loudness():
     z = inputs(n=50)
     assert learned(z, np.zeros(50)) is None
     assert learned(z[:, :0], np.random.default_rng(0).normal(size=50)) is None
+
+
+def test_a_few_records_are_seldom_called_uneven():
+    found = [
+        learned(inputs(n=n, seed=s), np.random.default_rng(100 + s).normal(size=n))
+        for n in (12, 20, 50)
+        for s in range(20)
+    ]
+    assert sum(each is not None for each in found) <= 6
+
+
+@pytest.mark.parametrize("n", [4, 20, 300])
+def test_a_variable_that_its_inputs_settle_has_a_finite_loudness(n):
+    rng = np.random.default_rng(n)
+    z = rng.integers(0, 2, (n, 2)).astype(float)
+    found = learned(z, 1e-9 * z[:, 0] - 1e-3 * z[:, 1] * z[:, 0], n_draws=3)
+    if found is not None:
+        assert np.isfinite(found(z, 3)).all()

@@ -52,6 +52,13 @@ def test_records_that_repeat_each_other_change_nothing_at_full_rank():
     np.testing.assert_array_equal(low.score(points()), exact.score(points()))
 
 
+def test_rounding_does_not_choose_other_landmarks():
+    v = bent(600)
+    moved = v * (1.0 + 1e-15 * np.random.default_rng(1).choice([-4, 4], v.shape))
+    one, other = (Gathering.of(each, 600, 200, seed=0).landmarks for each in (v, moved))
+    np.testing.assert_allclose(one, other, rtol=1e-9)
+
+
 def test_errors_fall_with_rank():
     v, errors = bent(1_500), []
     exact = Support.of(v).score(points())

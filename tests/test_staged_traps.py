@@ -163,3 +163,13 @@ def test_members_of_a_clique_follow_an_altered_one(r):
     graph = "digraph { x -> a; x -> u; a -> u [dir=both]; u -> y }"
     decisions = told(problem(graph=graph), history, x=0.0, a=1.8)
     assert decisions.probability[0] > 0.9
+
+
+@pytest.mark.parametrize("n", [8, 30, 300])
+def test_an_action_that_a_protocol_has_set_is_no_obstacle(n, r):
+    x = (np.arange(n) % 2).astype(float)
+    u = 2.0 * x
+    history = {"x": x, "u": u, "a": x - u, "y": x + r.normal(size=n)}
+    asked = problem(order=["x", "u", "a", "y"])
+    decision = told(asked, history, x=1.0, a=-1.0)
+    assert 0.0 <= decision.lower[0] <= decision.upper[0] <= 1.0

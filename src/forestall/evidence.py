@@ -20,23 +20,26 @@ STEPS = 40
 # What one of many groups gains in log probability by luck, and the variance, beside
 # that of the noise, below which it is nothing.
 LUCK, LEAST = 3.0, 1e-4
-# The shares of the target's variance with which groups and noise set out.
-START, START_NOISE = 0.3, 0.8
+# The shares of the target's variance with which groups and noise set out, and the least
+# that is left to the noise: where features explain everything there would be none.
+START, START_NOISE, LEAST_NOISE = 0.3, 0.8, 1e-3
 
 
 @dataclass(frozen=True, eq=False)
-class Regression:
-    """What is known of the weights.
+class Posterior:
+    """What is known of the weights, given the variances.
 
     Args:
         kept: The features whose group was kept.
         weights: The mean of their weights.
         root: A root of their covariance.
+        volume: The logarithm of how much narrower they are than before.
     """
 
     kept: Bool[Array, " q"]
     weights: Float[Array, " k"]
     root: Float[Array, "k k"]
+    volume: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,21 +78,18 @@ class Evidence:
         """Sum up centred records."""
         return cls(Psi.T @ Psi, Psi.T @ y, float(y @ y), len(y), groups)
 
-    def regression(self) -> Regression | None:
+    def posterior(self) -> Posterior | None:
         """Keep the groups that help; ``None`` where none does."""
-        if self.square <= 0.0:
+        if self.square <= 0.0 or not len(self.groups):
             return None
         found = self._pruned(self._fixed())
-        if not found.groups.any():
-            return None
-        kept, _, weights, root = self._solved(found)
-        return Regression(kept, weights, root)
+        return self._solved(found) if found.groups.any() else None
 
     def log(self, at: Variances) -> float:
         """The log probability of the target, but for a constant."""
-        kept, L, weights, _ = self._solved(at)
-        left = self.square - self.cross[kept] @ weights
-        spread = 0.5 * self.n * np.log(at.noise) + np.log(np.diag(L)).sum()
+        told = self._solved(at)
+        left = self.square - self.cross[told.kept] @ told.weights
+        spread = 0.5 * self.n * np.log(at.noise) + told.volume
         return float(-0.5 * left / at.noise - spread)
 
     def _fixed(self) -> Variances:
@@ -98,15 +98,17 @@ class Evidence:
         usual = self.square / self.n
         at = Variances(np.full(n_groups, START * usual / n_groups), START_NOISE * usual)
         for _ in range(STEPS):
-            kept, _, weights, root = self._solved(at)
+            found = self._solved(at)
+            kept, weights = found.kept, found.weights
             groups = self.groups[kept]
             # How many of its weights the records tell, of each group.
-            told = 1.0 - np.sum(root**2, axis=1) / at.groups[groups]
+            told = 1.0 - np.sum(found.root**2, axis=1) / at.groups[groups]
             told = np.bincount(groups, told, n_groups)
             squares = np.bincount(groups, weights**2, n_groups)
             fitted = self.gram[np.ix_(kept, kept)] @ weights
             left = self.square - weights @ (2.0 * self.cross[kept] - fitted)
-            noise = float(left / (self.n - told.sum()))
+            noise = float(left / max(self.n - told.sum(), 1.0))
+            noise = max(noise, LEAST_NOISE * usual)
             variances = squares / np.maximum(told, 1e-8)
             at = Variances(np.where(variances > LEAST * noise, variances, 0.0), noise)
             if not at.groups.any():
@@ -125,12 +127,8 @@ class Evidence:
                     at, highest = without, log
         return at
 
-    def _solved(
-        self, at: Variances
-    ) -> tuple[
-        Bool[Array, " q"], Float[Array, "k k"], Float[Array, " k"], Float[Array, "k k"]
-    ]:
-        """Which features are kept, a factor, and their weights with a root."""
+    def _solved(self, at: Variances) -> Posterior:
+        """Solve for the weights."""
         kept = at.groups[self.groups] > 0.0
         scale = np.sqrt(at.groups[self.groups[kept]])
         A = scale[:, None] * self.gram[np.ix_(kept, kept)] * scale / at.noise
@@ -138,4 +136,4 @@ class Evidence:
         L = cholesky(A, lower=True)
         weights = scale * cho_solve((L, True), scale * self.cross[kept]) / at.noise
         root = scale[:, None] * solve_triangular(L, np.eye(len(L)), lower=True, trans=1)
-        return kept, L, weights, root
+        return Posterior(kept, weights, root, float(np.log(np.diag(L)).sum()))

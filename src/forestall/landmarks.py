@@ -185,6 +185,8 @@ def _distances(z: Float[Array, "n d"], c: Float[Array, "m d"]) -> Float[Array, "
 
 def _snapped(squares: Float[Array, "n m"]) -> Int[Array, " m"]:
     """Give each mean the nearest record that no other mean has."""
+    # The mean of two records is as far from one as from the other, but for rounding.
+    squares = np.round(squares, DECIMALS)
     rows: list[int] = []
     for column in squares.T:
         rows.append(int(column.argmin()))

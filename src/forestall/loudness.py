@@ -18,6 +18,8 @@ CENTRES = 40
 USUAL = 0.98
 # A residual that happens to be tiny says little; the share of these.
 TINY = 0.02
+# Fewer records than this show slopes at most.
+FEW = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,19 +44,17 @@ class Terms:
 
     @classmethod
     def of(cls, z: Float[Array, "n d"]) -> Terms:
-        """Give every input a slope, those of more than two values hills."""
+        """Give every input a slope; hills and bumps, too, where records are many."""
         lower, upper = np.quantile(z, [0.5 - USUAL / 2, 0.5 + USUAL / 2], axis=0)
         bandwidth = median_bandwidth(z, 1.0)
-        pivots, _ = pivoted_cholesky(z / bandwidth, min(CENTRES, len(z)), 1e-3)
+        every, none = np.arange(z.shape[1]), np.arange(0)
+        if len(z) < FEW:
+            return cls(lower, upper, every, none, bandwidth, np.empty((0, len(every))))
+        pivots, _ = pivoted_cholesky(z / bandwidth, CENTRES, 1e-3)
+        # Two values make a slope.
         steps = (np.diff(np.sort(z, axis=0), axis=0) > 0.0).sum(axis=0)
-        return cls(
-            lower,
-            upper,
-            np.arange(z.shape[1]),
-            np.flatnonzero(steps > 1),
-            bandwidth,
-            (z / bandwidth)[pivots],
-        )
+        hilly, centres = np.flatnonzero(steps > 1), (z / bandwidth)[pivots]
+        return cls(lower, upper, every, hilly, bandwidth, centres)
 
     @property
     def groups(self) -> Int[Array, " q"]:
@@ -118,7 +118,7 @@ class Loudness:
         # Groups differ in size and in how much their functions move.
         scale = np.sqrt(np.bincount(groups, rows.var(axis=0)))[groups]
         rows /= np.where(scale > 0.0, scale, 1.0)
-        found = Evidence.of(rows, loud - loud.mean(), groups).regression()
+        found = Evidence.of(rows, loud - loud.mean(), groups).posterior()
         if found is None:
             return None
         kept = found.kept
