@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float
@@ -71,8 +72,6 @@ class Exact(Systems):
         outer: :math:`K_{xx} + N \lambda_x I`, factored.
         unaltered: The same for the regression without action; the same object where
             their kernel is the same.
-        embedding: The outer system solved for a thin root of :math:`K_{uu}` and for a
-            column of ones; ``None`` where there is none, or contexts are thin too.
     """
 
     setting: Setting
@@ -82,7 +81,6 @@ class Exact(Systems):
     inner: Ridge
     outer: Solver
     unaltered: Solver
-    embedding: Float[Array, "n r"] | None = None
 
     @classmethod
     @one_thread()
@@ -96,8 +94,7 @@ class Exact(Systems):
         unaltered = outer
         if setting.k_n is not setting.k_e:
             unaltered = ridge_of(setting.k_n, x, setting.natural_penalty)
-        known = setting, records, basis, covariates, inner, outer, unaltered
-        return cls(*known, embedded(outer, covariates))
+        return cls(setting, records, basis, covariates, inner, outer, unaltered)
 
     @one_thread()
     def solved(self, records: Records, sharpness: float) -> Solution:
@@ -134,9 +131,20 @@ class Exact(Systems):
         return Reach(adjustment, prior, np.einsum("nq,nq->q", rows, gamma))
 
     def _contracted(self, gram: Thin, rows: Float[Array, "n q"]) -> Float[Array, "r q"]:
-        if self.embedding is not None:
-            return self.embedding.T @ rows
+        if self._embedding is not None:
+            return self._embedding.T @ rows
         return self.outer.contracted(gram.and_ones, rows)
+
+    @cached_property
+    def _embedding(self) -> Float[Array, "n r"] | None:
+        r"""Solve a thick outer system once for a thin :math:`K_{uu}`, for no context.
+
+        With :math:`K_{uu} = G G^\top` all that :math:`\gamma(x)` is needed for is
+        :math:`G^\top \gamma` and its sum. The first decision pays, not the fit.
+        """
+        if isinstance(self.outer, Ridge) and isinstance(self.covariates, Thin):
+            return self.outer.solve(self.covariates.and_ones)
+        return None
 
     def _rows(
         self, kernel: Gaussian, x: Float[Array, "q d_x"], natural: Float[Array, "n q"]
@@ -207,17 +215,6 @@ class ExactView(View):
     @property
     def _actions(self) -> Float[Array, "n d_a"]:
         return self.systems.records.data.a
-
-
-def embedded(outer: Solver, covariates: Gram | None) -> Float[Array, "n r"] | None:
-    r"""Solve a large outer system once for a thin :math:`K_{uu}`, for no context then.
-
-    With :math:`K_{uu} = G G^\top` all that :math:`\gamma(x)` is needed for is
-    :math:`G^\top \gamma` and its sum.
-    """
-    if isinstance(outer, Ridge) and isinstance(covariates, Thin):
-        return outer.solve(covariates.and_ones)
-    return None
 
 
 def unknown(mass: Float[Array, " q"]) -> Float[Array, " q"]:
