@@ -18,9 +18,8 @@ from scipy.linalg import eigh, svd
 from scipy.special import ndtr
 
 from forestall.arrays import Array
-from forestall.expansion import pivoted_cholesky
-from forestall.kernels import median_bandwidth, quick_gram
-from forestall.loudness import CENTRES, Loudness
+from forestall.kernels import quick_gram
+from forestall.loudness import Loudness, laid
 
 LEVELS = 15
 GRID = 400
@@ -124,9 +123,7 @@ class Features:
     @classmethod
     def of(cls, z: Float[Array, "n d"]) -> Features:
         """Spread the centres over the records."""
-        bandwidth = median_bandwidth(z, 1.0)
-        pivots, _ = pivoted_cholesky(z / bandwidth, min(CENTRES, len(z)), 1e-3)
-        centres = (z / bandwidth)[pivots]
+        bandwidth, centres = laid(z)
         raw = np.concatenate([z, z**2, quick_gram(z / bandwidth, centres)], axis=1)
         scale = raw.std(axis=0)
         return cls(

@@ -46,15 +46,12 @@ class Terms:
     def of(cls, z: Float[Array, "n d"]) -> Terms:
         """Give every input a slope; hills and bumps, too, where records are many."""
         lower, upper = np.quantile(z, [0.5 - USUAL / 2, 0.5 + USUAL / 2], axis=0)
-        bandwidth = median_bandwidth(z, 1.0)
-        every, none = np.arange(z.shape[1]), np.arange(0)
+        every, (bandwidth, centres) = np.arange(z.shape[1]), laid(z)
         if len(z) < FEW:
-            return cls(lower, upper, every, none, bandwidth, np.empty((0, len(every))))
-        pivots, _ = pivoted_cholesky(z / bandwidth, CENTRES, 1e-3)
+            return cls(lower, upper, every, every[:0], bandwidth, centres[:0])
         # Two values make a slope.
         steps = (np.diff(np.sort(z, axis=0), axis=0) > 0.0).sum(axis=0)
-        hilly, centres = np.flatnonzero(steps > 1), (z / bandwidth)[pivots]
-        return cls(lower, upper, every, hilly, bandwidth, centres)
+        return cls(lower, upper, every, np.flatnonzero(steps > 1), bandwidth, centres)
 
     @property
     def groups(self) -> Int[Array, " q"]:
@@ -138,3 +135,11 @@ class Loudness:
         """Give the spread at each input."""
         rows = self.terms(z) - self.mean
         return np.exp(0.5 * np.clip(rows @ self.weights[draw], *self.ends))
+
+
+def laid(z: Float[Array, "n d"]) -> tuple[Float[Array, " d"], Float[Array, "m d"]]:
+    """Choose widths for bumps, and centres among the records, in units of these."""
+    bandwidth = median_bandwidth(z, 1.0)
+    points = z / bandwidth
+    pivots, _ = pivoted_cholesky(points, min(CENTRES, len(z)), 1e-3)
+    return bandwidth, points[pivots]
