@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from forestall.arrays import Array
 from forestall.encoding import Categorical
-from forestall.equation import Counts, Equation, Usual, loud, tamed
+from forestall.equation import Counts, Equation, Usual, credible, loud
 from forestall.law import Law
 from forestall.lowrank import Approximation
 from forestall.mechanism import Draft, Mechanism
@@ -223,29 +223,36 @@ class Builder:
         """Choose the functions of a mean."""
         z, v = self.state[:, inputs], self.state[:, column]
         if self._is_level(column):
-            ends, guess = EVERYWHERE, self._guess(inputs, v)
+            ends, guess = EVERYWHERE, self._guess(inputs, v, slice(None))
             choice = self._refined(guess, inputs, v)
             return Equation(inputs, column, ends, self._draft(z, v, choice))
-        ends = tamed(v)
-        v = np.clip(v, *ends)
-        guess = self._guess(inputs, v)
+        ends = low, high = credible(v)
+        sane = (low <= v) & (v <= high)
+        guess = self._guess(inputs, v, sane)
         if not self.parts.recentred:
+            v = np.clip(v, *ends)
             return Equation(inputs, column, ends, self._draft(z, v, guess))
-        first = self._draft(z, v, guess, n_draws=0)
-        look = first.settled(first.count(z, v), z, v)
+        first = self._draft(z[sane], v[sane], guess, n_draws=0)
+        look = first.settled(first.count(z[sane], v[sane]), z[sane], v[sane])
         # What strays is pulled in; where records are louder than elsewhere, they count
         # less, from here on.
         usual = Usual.of(look, z)
+        v = usual.believable(z, v, ends)
         calm = usual.calmed(z, v)
         local = self.parts.local_laws
-        spread, quiet = loud(z, look.residuals) if local else (None, 1.0)
+        spread, quiet = loud(z[sane], look.residuals) if local else (None, 1.0)
         loudness = None if spread is None else spread(z, 0) ** 2
         choice = self._refined(guess, inputs, calm, loudness)
         draft = self._draft(z, calm, choice)
         return Equation(inputs, column, ends, draft, usual, spread, quiet)
 
-    def _guess(self, inputs: Int[Array, " d"], v: Float[Array, " n"]) -> Choice:
-        z = self.state[:, inputs]
+    def _guess(
+        self,
+        inputs: Int[Array, " d"],
+        v: Float[Array, " n"],
+        sane: Bool[Array, " n"] | slice,
+    ) -> Choice:
+        z, v = self.state[:, inputs][sane], v[sane]
         if not self.parts.recentred:
             flat = np.full(z.shape[1], 1e-12)
             return Choice(flat, 1e-12, 1e-12, 1.0, np.ones(z.shape[1]))

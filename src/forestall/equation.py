@@ -14,8 +14,8 @@ from forestall.mechanism import Draft, Mechanism, Moments
 # How many interquartile ranges a value may lie from the middle before it is absurd, and
 # a residual before it no longer moves the mean; of a normal law one in 150 does.
 ABSURD, STRAY = 10.0, 2.0
-# The share of records that are not on the outskirts.
-MOST = 0.8
+# The share of records that are not on the outskirts, and of those that are not absurd.
+MOST, NEARLY_ALL = 0.8, 0.99
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,18 +29,38 @@ class Usual:
     Args:
         mechanism: The mean by the first look.
         ends: Residuals beyond them are pulled in.
+        far: Residuals beyond them are those of absurd values.
         outskirts: The squared distance from the middle at which these begin.
     """
 
     mechanism: Mechanism
     ends: tuple[float, float]
+    far: tuple[float, float]
     outskirts: float
 
     @classmethod
     def of(cls, mechanism: Mechanism, z: Float[Array, "n d"]) -> Usual:
         """Take the spread of its residuals for usual, and most of the inputs."""
         outskirts = float(np.quantile(np.sum(z**2, axis=1), MOST))
-        return cls(mechanism, tamed(mechanism.residuals, STRAY), outskirts)
+        ends, far = (tamed(mechanism.residuals, reach) for reach in (STRAY, ABSURD))
+        return cls(mechanism, ends, far, outskirts)
+
+    def believable(
+        self, z: Float[Array, "n d"], v: Float[Array, " n"], ends: tuple[float, float]
+    ) -> Float[Array, " n"]:
+        """Pull in what is beyond the ends, unless its inputs tell of it.
+
+        A product of two inputs has values far from all others that are not absurd.
+        """
+        low, high = ends
+        (out,) = np.nonzero((v < low) | (v > high))
+        if not len(out):
+            return v
+        mean = self.mechanism(z[out], np.array([0]))[:, 0]
+        lower, upper = (mean + far for far in self.far)
+        v = v.copy()
+        v[out] = np.clip(v[out], np.minimum(low, lower), np.maximum(high, upper))
+        return v
 
     def calmed(
         self, z: Float[Array, "n d"], v: Float[Array, " n"]
@@ -58,7 +78,8 @@ class Equation:
     Args:
         inputs: The state columns it follows from.
         column: The state column it is.
-        ends: Values beyond them are pulled in: one wrong entry must not bend the mean.
+        ends: Values beyond them are pulled in, unless their inputs tell of them: one
+            wrong entry must not bend the mean.
         draft: The functions of its mean.
         usual: What is calm, and what strays from the usual.
         spread: How the noise changes with the inputs; ``None`` where it does not.
@@ -86,7 +107,11 @@ class Equation:
     def _read(
         self, state: Float[Array, "n w"]
     ) -> tuple[Float[Array, "n d"], Float[Array, " n"], Float[Array, " n"] | None]:
-        z, v = state[:, self.inputs], np.clip(state[:, self.column], *self.ends)
+        z, v = state[:, self.inputs], state[:, self.column]
+        if self.usual is None:
+            v = np.clip(v, *self.ends)
+        else:
+            v = self.usual.believable(z, v, self.ends)
         if self.spread is None:
             return z, v, None
         return z, v, self.quiet * self.spread(z, 0) ** 2
@@ -120,3 +145,11 @@ def tamed(v: Float[Array, " n"], reach: float = ABSURD) -> tuple[float, float]:
     low, middle, high = np.quantile(v, [0.25, 0.5, 0.75]).tolist()
     reach *= high - low
     return (middle - reach, middle + reach) if reach > 0 else (-np.inf, np.inf)
+
+
+def credible(v: Float[Array, " n"]) -> tuple[float, float]:
+    """Say where a value begins to be absurd; nearly all are not."""
+    low, high = tamed(v)
+    rare = 0.5 * (1.0 - NEARLY_ALL)
+    least, most = np.quantile(v, [rare, 1.0 - rare]).tolist()
+    return min(low, least), max(high, most)
