@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from forestall.alternatives import Alternatives
 from forestall.arrays import Array
 from forestall.encoding import Categorical
 from forestall.equation import Counts, Equation, Usual, credible, loud
@@ -224,15 +225,16 @@ class Builder:
         z, v = self.state[:, inputs], self.state[:, column]
         if self._is_level(column):
             ends, guess = EVERYWHERE, self._guess(inputs, v, slice(None))
-            choice = self._refined(guess, inputs, v)
-            return Equation(inputs, column, ends, self._draft(z, v, choice))
+            open_to = self._refined(guess, inputs, v)
+            return Equation(inputs, column, ends, self._draft(z, v, open_to))
         ends = low, high = credible(v)
         sane = (low <= v) & (v <= high)
         guess = self._guess(inputs, v, sane)
         if not self.parts.recentred:
             v = np.clip(v, *ends)
-            return Equation(inputs, column, ends, self._draft(z, v, guess))
-        first = self._draft(z[sane], v[sane], guess, n_draws=0)
+            draft = self._draft(z, v, Alternatives((guess,)))
+            return Equation(inputs, column, ends, draft)
+        first = self._draft(z[sane], v[sane], Alternatives((guess,)), n_draws=0)
         look = first.settled(first.count(z[sane], v[sane]), z[sane], v[sane])
         # What strays is pulled in; where records are louder than elsewhere, they count
         # less, from here on.
@@ -242,8 +244,8 @@ class Builder:
         local = self.parts.local_laws
         spread, quiet = loud(z[sane], look.residuals) if local else (None, 1.0)
         loudness = None if spread is None else spread(z, 0) ** 2
-        choice = self._refined(guess, inputs, calm, loudness)
-        draft = self._draft(z, calm, choice)
+        open_to = self._refined(guess, inputs, calm, loudness)
+        draft = self._draft(z, calm, open_to)
         return Equation(inputs, column, ends, draft, usual, spread, quiet)
 
     def _guess(
@@ -264,9 +266,9 @@ class Builder:
         inputs: Int[Array, " d"],
         v: Float[Array, " n"],
         loudness: Float[Array, " n"] | None = None,
-    ) -> Choice:
+    ) -> Alternatives:
         if not self.parts.recentred:
-            return guess
+            return Alternatives((guess,))
         groups = self._groups(inputs)
         return refined(guess, self.state[:, inputs], _scaled(v), groups, loudness)
 
@@ -274,11 +276,11 @@ class Builder:
         self,
         z: Float[Array, "n d"],
         v: Float[Array, " n"],
-        choice: Choice,
+        open_to: Alternatives,
         n_draws: int | None = None,
     ) -> Draft:
         n_draws = self.parts.n_draws if n_draws is None else n_draws
-        return Draft.of(z, v, choice, n_draws, self.rng, self.parts.approximation)
+        return Draft.of(z, v, open_to, n_draws, self.rng, self.parts.approximation)
 
     def _is_level(self, column: int) -> bool:
         return any(

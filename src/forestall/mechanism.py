@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float, Float32, Int
 from scipy.linalg import cho_factor, cho_solve, eigh, solve_triangular
 
+from forestall.alternatives import Alternatives
 from forestall.arrays import Array
 from forestall.kernels import FARTHEST, quick_gram
 from forestall.lowrank import Approximation
@@ -86,7 +87,7 @@ class Mechanism:
             loudness: The variance of each record's noise, in the unit of the output;
                 ``None`` where all are alike. A loud record says less.
         """
-        draft = Draft.of(z, v, choice, n_draws, rng)
+        draft = Draft.of(z, v, Alternatives((choice,)), n_draws, rng)
         return draft.settled(draft.count(z, v, loudness), z, v, loudness)
 
     def __call__(
@@ -96,12 +97,13 @@ class Mechanism:
         rows = trends(z, self.choice, len(self.trend), quick=True)
         out = rows @ self.trend[:, draws]
         t = z / self.choice.widths
-        if len(self.centres):
-            out += quick_gram(t, self.centres) @ single(self.bumps[:, draws])
-        # With centres the waves are those of the prior, which the mean has none of.
-        if len(self.frequencies) and (np.any(draws) or not len(self.centres)):
+        # The mean has no waves of the prior, and some draws have no bends.
+        bumps, waves = self.bumps[:, draws], self.waves[:, draws]
+        if bumps.any():
+            out += quick_gram(t, self.centres) @ single(bumps)
+        if waves.any():
             angles = self._angles(t)
-            out += np.cos(angles, out=angles) @ single(self.waves[:, draws])
+            out += np.cos(angles, out=angles) @ single(waves)
         out *= self.scale
         out += self.mean
         return out
@@ -110,12 +112,13 @@ class Mechanism:
         """Differentiate one draw by its inputs."""
         out = trends_gradient(z, self.choice, self.trend[:, draw])
         t, widths = z / self.choice.widths, self.choice.widths
-        if len(self.centres):
-            rows = quick_gram(t, self.centres) * single(self.bumps[:, draw])
+        bumps, waves = self.bumps[:, draw], self.waves[:, draw]
+        if bumps.any():
+            rows = quick_gram(t, self.centres) * single(bumps)
             out += (rows @ self.centres - rows.sum(axis=1)[:, None] * t) / widths
-        if len(self.frequencies):
-            waves = np.sin(self._angles(t)) * single(self.waves[:, draw])
-            out -= waves @ self.frequencies / widths
+        if waves.any():
+            slopes = np.sin(self._angles(t)) * single(waves)
+            out -= slopes @ self.frequencies / widths
         return out * self.scale
 
     def _angles(self, t: Float[Array, "n d"]) -> Float[Array, "n f"]:
@@ -159,6 +162,9 @@ class Draft:
         mean: The mean of the output.
         scale: The standard deviation of the output.
         span: The spanning functions.
+        ratios: How far each of their weights may stray under each structure that is
+            left open, the likeliest first, to how far it may at most.
+        members: The structure of each draw.
         own: Prior draws of their weights; zero on the centres, whose part the waves
             of the prior have.
         frequencies: Frequencies of these waves.
@@ -171,6 +177,8 @@ class Draft:
     mean: float
     scale: float
     span: Spanning
+    ratios: Float[Array, "c q"]
+    members: Int[Array, " s"]
     own: Float[Array, "q s"]
     frequencies: Float[Array, "f d"]
     phases: Float[Array, " f"]
@@ -182,12 +190,13 @@ class Draft:
         cls,
         z: Float[Array, "n d"],
         v: Float[Array, " n"],
-        choice: Choice,
+        open_to: Alternatives,
         n_draws: int,
         rng: np.random.Generator,
         approximation: Approximation | None = None,
     ) -> Draft:
         """Lay the functions over the records, or a sample, and draw from the prior."""
+        choice = open_to.whole
         span = Spanning.of(z, choice, approximation)
         p, m, f = span.sizes
         n_waves = WAVES if m else 0
@@ -199,6 +208,8 @@ class Draft:
             float(v.mean()),
             float(v.std()) or 1.0,
             span,
+            open_to.ratios(span.sizes),
+            open_to.members(n_draws, rng.random()),
             own,
             rng.normal(size=(n_waves, z.shape[1])),
             rng.uniform(0.0, 2.0 * np.pi, size=n_waves),
@@ -209,7 +220,8 @@ class Draft:
     def still(self) -> Draft:
         """Leave the draws out: what strays from the mean does not depend on them."""
         own, waves, strays = (v[:, :0] for v in (self.own, self.waves, self.strays))
-        return replace(self, own=own, waves=waves, strays=strays)
+        none = self.members[:0]
+        return replace(self, members=none, own=own, waves=waves, strays=strays)
 
     def count(
         self,
@@ -254,19 +266,49 @@ class Draft:
             v: Their output.
             loudness: The variance of their noise.
         """
+        weights = np.zeros((len(self.own), 1 + self.own.shape[1]))
+        waves = np.zeros((len(self.waves), weights.shape[1]))
+        for k, ratio in enumerate(self.ratios):
+            (own,) = np.nonzero(self.members == k)
+            factor, theta, draws = self._conditioned(moments, ratio, own)
+            weights[:, 1 + own] = ratio[:, None] * draws
+            waves[:, 1 + own] = self._bends(ratio) * DOUBT * self.waves[:, own]
+            if k == 0:
+                likeliest = factor, ratio * theta
+        weights[:, 0] = likeliest[1]
+        told = self._residuals(*likeliest, z, v, loudness)
+        return self._mechanism(weights, waves, *told)
+
+    def _conditioned(
+        self,
+        moments: Moments,
+        ratio: Float[Array, " q"],
+        own: Int[Array, " s"],
+    ) -> tuple[tuple[Array, bool], Float[Array, " q"], Float[Array, "q s"]]:
+        """Condition some of the draws on the records, under one structure.
+
+        Returns:
+            The factor of the normal equations, their solution, and the draws.
+        """
         noise = self.choice.noise
-        A = moments.squares.copy()
+        squares = ratio[:, None] * moments.squares * ratio
+        A = squares.copy()
         A[np.diag_indices(len(A))] += noise
         factor = cho_factor(A, lower=True, overwrite_a=True)
-        theta = cho_solve(factor, moments.target)
+        target = ratio * moments.target
+        theta = cho_solve(factor, target)
+        prior = self.own[:, own]
         # What the prior's draws, and noise drawn along, would have shown.
-        shown = moments.squares @ self.own + moments.waves @ self.waves
-        if self.strays.size:
-            shown += np.sqrt(noise) * _root(moments.squares) @ self.strays
-        draws = self.own + cho_solve(factor, moments.target[:, None] - shown)
-        draws = theta[:, None] + DOUBT * (draws - theta[:, None])
-        weights = np.concatenate([theta[:, None], draws], axis=1)
-        return self._mechanism(weights, *self._residuals(factor, theta, z, v, loudness))
+        cross = self._bends(ratio) * ratio[:, None] * moments.waves
+        shown = squares @ prior + cross @ self.waves[:, own]
+        if len(own):
+            shown += np.sqrt(noise) * _root(squares) @ self.strays[:, own]
+        draws = prior + cho_solve(factor, target[:, None] - shown)
+        return factor, theta, theta[:, None] + DOUBT * (draws - theta[:, None])
+
+    def _bends(self, ratio: Float[Array, " q"]) -> float:
+        """How far bends may stray under a structure, to how far they may at most."""
+        return float(ratio[-1]) if len(self.phases) else 0.0
 
     def _residuals(
         self,
@@ -277,7 +319,7 @@ class Draft:
         loudness: Float[Array, " n"] | None,
     ) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
         Phi = self.span(z)
-        half = solve_triangular(factor[0], Phi.T, lower=True)
+        half = solve_triangular(factor[0], (Phi * self.ratios[0]).T, lower=True)
         weights = self.choice.noise / self._noise(len(v), loudness)
         leverage = np.minimum(np.einsum("pn,pn->n", half, half) * weights, 0.99)
         # In-sample residuals shrink and left-out ones carry the mean's own error, which
@@ -294,6 +336,7 @@ class Draft:
     def _mechanism(
         self,
         weights: Float[Array, "q s"],
+        prior: Float[Array, "w s"],
         residuals: Float[Array, " n"],
         leverage: Float[Array, " n"],
     ) -> Mechanism:
@@ -307,8 +350,7 @@ class Draft:
             phases = np.repeat([0.0, -0.5 * np.pi], f // 2)
             waves = waves * np.sqrt(2.0 * self.choice.smooth / f)
         else:
-            still = np.zeros((len(phases), 1))
-            waves = np.concatenate([still, DOUBT * self.waves], axis=1)
+            waves = prior
         return Mechanism(
             self.choice,
             self.mean,

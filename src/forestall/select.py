@@ -22,7 +22,9 @@ from jaxtyping import Bool, Float, Int
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.linalg.lapack import dpotri
 from scipy.optimize import OptimizeResult, minimize
+from scipy.special import expit
 
+from forestall.alternatives import Alternatives
 from forestall.arrays import Array
 from forestall.hills import TOPS, hills
 from forestall.kernels import gram
@@ -45,6 +47,9 @@ LUCK, HILL_LUCK, NOTHING = 0.5, 1.5, -30.0
 REVIVED = np.log(0.01)
 START = np.log([0.05, 0.5, 0.2])
 START_SLOPE, START_WIDTHS, START_HILLS = np.log(0.5), (1.0, 3.0), np.log(0.05)
+START_BENDS, START_BEND_WIDTH = np.log(0.05), 1.5
+# A structure that is at least as likely as this, of two, is taken for the only one.
+SURE = 0.95
 VARIANCE, NOISE = (-12.0, 5.0), (-9.0, 2.0)
 # Bends and hills that are less than this beside the noise are left out.
 LEAST = 0.002
@@ -86,7 +91,7 @@ def choose(
         y: The output, standardised.
         groups: The variable behind each input column; a variable has one width.
     """
-    return refined(guessed(z, y, groups), z, y, groups)
+    return refined(guessed(z, y, groups), z, y, groups).choices[0]
 
 
 def guessed(
@@ -107,8 +112,10 @@ def refined(
     y: Float[Array, " n"],
     groups: Int[Array, " d"],
     loudness: Float[Array, " n"] | None = None,
-) -> Choice:
+) -> Alternatives:
     """Go on from a guess to the top, by more records, as for `choose`.
+
+    What the guess has left out, being of few records, gets a second chance.
 
     Args:
         guess: Where to begin.
@@ -119,11 +126,13 @@ def refined(
             are alike. What is noise must not be taken for bends.
     """
     if not z.shape[1]:
-        return guess
+        return Alternatives((guess,))
     many = Likelihood.among(z, y, groups, MANY, loudness)
+    theta = _theta(guess, groups)
     with one_thread():
-        end = many.climbed(_theta(guess, groups), LAST_STEPS)
-        return many.choice(many.simplified(end.x))
+        starts = [theta, *many.bent(theta)]
+        ends = [many.climbed(start, LAST_STEPS) for start in starts]
+        return many.alternatives(min(ends, key=lambda end: end.fun).x)
 
 
 def _theta(choice: Choice, groups: Int[Array, " d"]) -> Float[Array, " k"]:
@@ -229,22 +238,37 @@ class Likelihood:
             options={"maxiter": n_steps},
         )
 
-    def simplified(self, theta: Float[Array, " k"]) -> Float[Array, " k"]:
+    def bent(self, theta: Float[Array, " k"]) -> list[Float[Array, " k"]]:
+        """Begin with bends where there are none."""
+        if self._is_bent(theta):
+            return []
+        g = self.groups.max() + 1
+        theta = theta.copy()
+        theta[1], theta[3 + g : 3 + 2 * g] = START_BENDS, np.log(START_BEND_WIDTH)
+        return [theta]
+
+    def alternatives(self, theta: Float[Array, " k"]) -> Alternatives:
         """Let bends, and then curves, go where the records do not ask for them.
 
-        Curves stay where bends do: bends could stand in for them among the records, and
-        would then take the trend away from where there are none.
+        Where they can be had with and without bends, both are kept. Curves stay where
+        bends do: bends could stand in for them among the records, and would then take
+        the trend away from where there are none.
         """
         theta = self._levelled(theta)
-        lowest = self.value(theta)
-        # Bends come with a width for each variable.
         unbent = self._levelled(self._unbent(theta))
         value = self.value(unbent)
-        if value > lowest + LUCK * (2 + self.groups.max()):
-            return theta
         flat = unbent.copy()
         flat[0] = NOTHING
-        return flat if self.value(flat) <= value + LUCK else unbent
+        simple = flat if self.value(flat) <= value + LUCK else unbent
+        # Bends come with a width for each variable.
+        gain = value - self.value(theta) - LUCK * (2 + self.groups.max())
+        share = float(expit(gain)) if self._is_bent(theta) else 0.0
+        choices = self.choice(theta), self.choice(simple)
+        if share <= 0.5:
+            choices, share = choices[::-1], 1.0 - share
+        if share >= SURE:
+            return Alternatives(choices[:1])
+        return Alternatives(choices, (share, 1.0 - share))
 
     def _levelled(self, theta: Float[Array, " k"]) -> Float[Array, " k"]:
         """Let the hills of each variable go where a slope does nearly as well."""
@@ -268,7 +292,7 @@ class Likelihood:
         Bends so narrow that no two records share one are noise by another name, and
         what slopes and hills have left to them must be given back first.
         """
-        if np.exp(theta[1]) > LEAST * np.exp(theta[2]):
+        if self._is_bent(theta):
             g = self.groups.max() + 1
             theta = theta.copy()
             theta[2] = np.logaddexp(theta[1], theta[2])
@@ -281,6 +305,9 @@ class Likelihood:
         without = theta.copy()
         without[1] = NOTHING
         return without
+
+    def _is_bent(self, theta: Float[Array, " k"]) -> bool:
+        return bool(np.exp(theta[1]) > LEAST * np.exp(theta[2]))
 
     def choice(self, theta: Float[Array, " k"]) -> Choice:
         """Give each column the hyperparameters of its variable."""
