@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 from scipy.optimize import check_grad
+from scipy.special import ndtr
 from scipy.stats import kstest
 
 from forestall import mechanism as home
+from forestall.alternatives import Alternatives
 from forestall.equation import STRAY, Usual, credible, tamed
 from forestall.hills import FAR, WIDTH, hills
 from forestall.kernels import gram
@@ -124,10 +126,7 @@ def test_hills_leave_less_to_learn_where_effects_add_up(rng):
     likelihood = Likelihood(z, standardised(v), np.arange(6))
     # No column is curved, so none has hills.
     vars(likelihood)["curved"] = np.empty(0, dtype=int)
-    theta = likelihood.simplified(likelihood.maximised())
-    quadratic, smooth, noise = np.exp(theta[:3]).tolist()
-    slopes, widths, _ = np.split(np.exp(theta[3:]), 3)
-    without = Choice(slopes, quadratic, smooth, noise, widths)
+    without = likelihood.alternatives(likelihood.maximised()).choices[0]
 
     def off(choice):
         mechanism = Mechanism.of(z, v, choice, 0, np.random.default_rng(0))
@@ -250,7 +249,7 @@ def exact_mean(z, v, points, noise):
 
 def drafted(z, v, approximation, n_draws=4):
     rng = np.random.default_rng(0)
-    return Draft.of(z, v, CHOICE, n_draws, rng, approximation)
+    return Draft.of(z, v, Alternatives((CHOICE,)), n_draws, rng, approximation)
 
 
 @pytest.mark.parametrize("landmarks", ["uniform", "kmeans", "leverage"])
@@ -504,8 +503,28 @@ def test_away_from_the_records_the_law_no_longer_changes(rng):
 def test_draws_of_a_law_differ_by_about_as_much_as_resamples_do(rng):
     z = rng.normal(size=(400, 1))
     law = Law.of(z, rng.normal(size=400), 64, rng, local=False)
-    middle = [law.at(z[:1], s).cdf(np.zeros(1))[0] for s in range(1, 65)]
-    assert np.std(middle) == pytest.approx(0.5 / np.sqrt(400), rel=0.4)
+    drawn = [
+        law.at(np.zeros((2, 1)), s).cdf(np.array([-1.0, 0.0])) for s in range(1, 65)
+    ]
+    # Of resamples whose mean is moved to that of all.
+    share, density = ndtr([-1.0, 0.0]), np.exp([-0.5, 0.0]) / np.sqrt(2 * np.pi)
+    deviation = np.sqrt(share * (1 - share) - density**2) / np.sqrt(400)
+    np.testing.assert_allclose(np.std(drawn, axis=0), deviation, rtol=0.35)
+
+
+@pytest.mark.parametrize("kind", [*LAWS, "heavy"])
+def test_drawn_laws_have_one_middle(kind, rng):
+    z = rng.normal(size=(500, 2))
+    laws = {**LAWS, "heavy": lambda rng, z: rng.standard_t(1.5, size=len(z))}
+    law = Law.of(z, laws[kind](rng, z), 64, rng, local=False)
+    low, middle, high = np.interp([0.25, 0.5, 0.75], law.below[:, 0], law.grid)
+    reach = STRAY * (high - low)
+    near = np.clip(law.grid, middle - reach, middle + reach)
+    steps = np.diff(law.below, axis=0, prepend=0.0)
+    means = near @ steps
+    assert np.abs(means - means[0]).max() < 0.5 * (high - low) / np.sqrt(500)
+    quartiles = [np.interp(0.25, below, law.grid) for below in law.below.T]
+    assert np.std(quartiles) > 0.2 * (high - low) / np.sqrt(500)
 
 
 def test_a_ridge_that_does_not_help_is_none(rng):

@@ -18,6 +18,7 @@ from scipy.linalg import eigh, svd
 from scipy.special import ndtr
 
 from forestall.arrays import Array
+from forestall.equation import STRAY
 from forestall.kernels import quick_gram
 from forestall.loudness import Loudness, laid
 
@@ -36,7 +37,7 @@ class Law:
     r"""The law of residuals, for the records' own weights and for draws of them.
 
     Column 0 weighs all records alike; the others are draws of the Bayesian bootstrap,
-    which say how well so many residuals show their law.
+    which say how well so many residuals show their law around its middle.
 
     Args:
         grid: Equally spaced values of the residual, divided by its spread.
@@ -74,7 +75,7 @@ class Law:
         weights = np.full((n, 1 + n_draws), 1.0 / n)
         weights[:, 1:] = rng.dirichlet(np.ones(n), size=n_draws).T
         below = ndtr((grid[:, None] - residuals) / width) @ weights
-        return cls(grid, below, spread, distortion)
+        return cls(grid, recentred(grid, below), spread, distortion)
 
     def at(self, z: Float[Array, "n d"], draw: int) -> LawAt:
         """Fix the inputs and the draw."""
@@ -243,6 +244,22 @@ class Shares:
 def shared_levels() -> Float[Array, " k"]:
     """The levels of the law of all residuals whose shares are learned."""
     return np.arange(1, LEVELS + 1) / (LEVELS + 1)
+
+
+def recentred(
+    grid: Float[Array, " g"], below: Float[Array, "g s"]
+) -> Float[Array, "g s"]:
+    """Move every drawn law to the middle of the first.
+
+    How well the records show where the middle is, the draws of the mean say already.
+    Like there, what strays does not count: a middle is the mean of what is pulled in.
+    """
+    low, middle, high = np.interp([0.25, 0.5, 0.75], below[:, 0], grid)
+    near = np.abs(grid - middle) <= STRAY * (high - low)
+    # A mean is what lies above, less what lies below.
+    shifts = (below[near, :1] - below[near]).sum(axis=0) * (grid[1] - grid[0])
+    drawn = zip(shifts, below.T, strict=True)
+    return np.column_stack([np.interp(grid + t, grid, law) for t, law in drawn])
 
 
 def smoothing(deviation: float, n: int) -> float:

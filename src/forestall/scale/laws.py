@@ -21,6 +21,7 @@ from forestall.law import (
     Distortion,
     Features,
     Law,
+    recentred,
     ridge_by_sums,
     shared_levels,
     smoothing,
@@ -149,7 +150,7 @@ class Blank:
         size = int(np.clip((high - low) / width, GRID, FINEST))
         grid = np.linspace(low, high, size)
         below = ndtr((grid[:, None] - at) / width) @ weights
-        return Law(grid, below, self.spread, distortion)
+        return Law(grid, recentred(grid, below), self.spread, distortion)
 
 
 @dataclass(frozen=True, eq=False)
