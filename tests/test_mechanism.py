@@ -14,8 +14,9 @@ from forestall.kernels import gram
 from forestall.law import Law, ridge_if_it_helps
 from forestall.lowrank import Nystrom, RandomFourier
 from forestall.mechanism import DOUBT, Draft, Mechanism
-from forestall.select import Choice, Likelihood, choose
-from forestall.spanning import polynomials, trends
+from forestall.polynomials import polynomials
+from forestall.select import NOTHING, Choice, Likelihood, choose
+from forestall.spanning import trends
 
 DRAWS = np.arange(65)
 
@@ -78,7 +79,7 @@ def test_the_likelihood_is_that_of_a_gaussian_process(rng):
             ]
             for p in z
         ]
-    ) + (noise + 1e-8) * np.eye(30)
+    ) + noise * np.eye(30)
     slow = 0.5 * y @ np.linalg.inv(K) @ y + 0.5 * np.linalg.slogdet(K)[1]
     likelihood = Likelihood(z, y, np.array([0, 1]))
     other = theta + 0.1
@@ -98,6 +99,23 @@ def test_the_gradient_of_the_likelihood_is_right(rng):
     theta = np.array([-2.0, -0.5, -1, -0.3, 0.4, 0.2, 0.5, 0.1, 0.3, -1.5, -0.7, -1])
     error = check_grad(lambda t: likelihood(t)[0], lambda t: likelihood(t)[1], theta)
     assert error < 1e-4
+
+
+@pytest.mark.parametrize("even", [True, False])
+def test_without_bends_sums_over_records_give_the_same(rng, even):
+    z, y = rng.normal(size=(90, 3)), rng.normal(size=90)
+    z[:, 2] = z[:, 2] > 0
+    loudness = np.ones(90) if even else rng.uniform(0.2, 5.0, size=90)
+    likelihood = Likelihood(z, y, np.array([0, 0, 1]), loudness)
+    assert likelihood.unbent is not None
+    theta = np.array([-2.0, NOTHING, -1, -0.3, 0.4, 0.5, 0.1, -1.5, -0.7])
+    value, slopes = likelihood(theta)
+    assert likelihood.value(theta) == pytest.approx(value)
+    vars(likelihood)["unbent"] = None
+    slow, slow_slopes = likelihood(theta)
+    assert value == pytest.approx(slow, abs=1e-9)
+    np.testing.assert_allclose(slopes, slow_slopes, atol=1e-9)
+    assert likelihood.value(theta) == pytest.approx(value)
 
 
 def test_what_inputs_do_alone_are_hills_and_an_irrelevant_one_has_none(fitted):

@@ -16,9 +16,9 @@ from forestall.law import Law
 from forestall.mechanism import Mechanism
 from forestall.observations import Observations
 from forestall.overlap import Part, parts_of, thirds
+from forestall.polynomials import polynomials
 from forestall.rehearsal import Rehearsal
 from forestall.simulate import cumulated
-from forestall.spanning import polynomials
 
 # An input that moves less than this share of the mean's variance is irrelevant.
 IRRELEVANT = 0.01

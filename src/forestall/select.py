@@ -28,12 +28,14 @@ from forestall.alternatives import Alternatives
 from forestall.arrays import Array
 from forestall.hills import TOPS, hills
 from forestall.kernels import gram
+from forestall.polynomials import polynomials
 from forestall.threads import one_thread
+from forestall.unbent import Unbent
 
 # The likelihood is cubic in the number of records: few show which of several peaks is
 # the highest, more of them where its top is, and yet more would move it little.
 FEW, MANY = 240, 640
-STEPS, LAST_STEPS, UNBENT_STEPS = 60, 12, 20
+STEPS, LAST_STEPS, UNBENT_STEPS = 60, 12, 60
 # Weak beliefs about the log variance of the noise and about log widths, for
 # standardised data: without them a parameter that does not matter would run away.
 BELIEF, BELIEF_WIDTH, DOUBT, DOUBT_WIDTH = np.log(0.1), np.log(2.0), 2.0, 1.2
@@ -201,6 +203,23 @@ class Likelihood:
         """The hills along these columns."""
         return hills(self.z[:, self.curved])
 
+    @cached_property
+    def unbent(self) -> Unbent | None:
+        """The sums for all but bends; ``None`` where they would save nothing."""
+        if 2 * len(self.owners) > len(self.y):
+            return None
+        products = polynomials(self.z, 2)
+        Phi = np.concatenate([products, self.hills], axis=1)
+        return Unbent.of(Phi, self.y, np.broadcast_to(self.loudness, self.y.shape))
+
+    @cached_property
+    def owners(self) -> Int[Array, " q"]:
+        """The parameter that is the variance of each function; none for the first."""
+        d, g = len(self.groups), self.groups.max() + 1
+        hilly = np.repeat(self.groups[self.curved], TOPS)
+        curves = np.zeros(d * (d + 1) // 2, dtype=int)
+        return np.concatenate([[-1], 3 + self.groups, curves, 3 + 2 * g + hilly])
+
     def maximised(self) -> Float[Array, " k"]:
         """Descend from several starts; keep the best end.
 
@@ -314,6 +333,8 @@ class Likelihood:
         quadratic, smooth, noise = np.exp(theta[:3]).tolist()
         each = np.split(np.exp(theta[3:]), 3)
         slopes, widths, heights = (v[self.groups] for v in each)
+        # Records cannot tell a slope from none that is as small as their error.
+        slopes = np.maximum(slopes, noise / len(self.y))
         hilly = self.curved[heights[self.curved] > LEAST * noise]
         return Choice(slopes, quadratic, smooth, noise, widths, hilly, heights[hilly])
 
@@ -322,6 +343,8 @@ class Likelihood:
         z, B = self.z, self.hills
         quadratic, smooth, noise = np.exp(theta[:3])
         slopes, widths, heights = self._each(theta)
+        if theta[1] <= NOTHING and self.unbent is not None:
+            return self._without_bends(self.unbent, theta)
         solved = self._solved(theta)
         if solved is None:
             return 1e10, np.zeros_like(theta)
@@ -352,11 +375,26 @@ class Likelihood:
 
     def value(self, theta: Float[Array, " k"]) -> float:
         """Evaluate without the gradient, which is most of the work."""
+        if theta[1] <= NOTHING and self.unbent is not None:
+            return self._without_bends(self.unbent, theta)[0]
         solved = self._solved(theta)
         if solved is None:
             return 1e10
         fit = self._fit(*solved[:2])
         return self._believed(theta, fit, np.zeros_like(theta))[0]
+
+    def _without_bends(
+        self, unbent: Unbent, theta: Float[Array, " k"]
+    ) -> tuple[float, Float[Array, " k"]]:
+        variances = np.exp(theta)[self.owners]
+        variances[0] = 1.0
+        told = unbent(variances, float(np.exp(theta[2])))
+        if told is None:
+            return 1e10, np.zeros_like(theta)
+        value, by_variance, by_noise = told
+        gradient = np.bincount(self.owners[1:], by_variance[1:], len(theta))
+        gradient[2] = by_noise
+        return self._believed(theta, value, gradient)
 
     def _each(self, theta: Float[Array, " k"]) -> list[Float[Array, " b"]]:
         """The slope variance and width of each column, and the height of each hill."""
@@ -378,7 +416,7 @@ class Likelihood:
         K += (z * slopes) @ z.T
         K += (B * heights) @ B.T
         K += 1.0
-        K[np.diag_indices(len(K))] += noise * self.loudness + 1e-8
+        K[np.diag_indices(len(K))] += noise * self.loudness
         try:
             factor = cho_factor(K, lower=True, overwrite_a=True, check_finite=False)
         except LinAlgError:

@@ -18,6 +18,7 @@ from forestall.hills import FAR, TOPS, hills, hills_gradient
 from forestall.kernels import Gaussian, gram
 from forestall.landmarks import Landmarks, chosen
 from forestall.lowrank import Approximation, Nystrom, RandomFourier
+from forestall.polynomials import polynomial_gradient, polynomials
 from forestall.select import LEAST, Choice
 from forestall.waves import features, frequencies
 
@@ -152,27 +153,3 @@ def trends_gradient(
 def _order(choice: Choice, p: int) -> int:
     """The order of the polynomial, which is without squares where these are nothing."""
     return 1 if p - TOPS * len(choice.hilly) == 1 + len(choice.widths) else 2
-
-
-def polynomials(z: Float[Array, "n d"], order: int) -> Float[Array, "n p"]:
-    """List the constant, the inputs and, for order 2, their products."""
-    parts = [np.ones((len(z), 1)), z]
-    if order == 2:
-        i, j = np.triu_indices(z.shape[1])
-        # Off the diagonal a product stands for two: (z'w)^2 counts it twice.
-        parts.append(z[:, i] * z[:, j] * np.where(i == j, 1.0, np.sqrt(2.0)))
-    return np.concatenate(parts, axis=1)
-
-
-def polynomial_gradient(
-    z: Float[Array, "n d"], weights: Float[Array, " p"], order: int
-) -> Float[Array, "n d"]:
-    """Differentiate a weighted sum of :func:`polynomials` by the inputs."""
-    d = z.shape[1]
-    out = np.tile(weights[1 : 1 + d], (len(z), 1))
-    if order == 2:
-        i, j = np.triu_indices(d)
-        B = np.zeros((d, d))
-        B[i, j] = weights[1 + d :] * np.where(i == j, 1.0, np.sqrt(2.0))
-        out += z @ (B + B.T)
-    return out

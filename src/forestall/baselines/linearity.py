@@ -8,7 +8,7 @@ from scipy.special import fdtrc
 
 from forestall.arrays import Array
 from forestall.baselines.linear_gaussian import LinearGaussian
-from forestall.spanning import polynomials
+from forestall.polynomials import polynomials
 
 # A variable is bent where squares and products of its inputs explain more than this
 # share of what the lines leave, and that is no accident.
