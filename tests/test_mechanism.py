@@ -12,10 +12,11 @@ from forestall.equation import STRAY, Usual, credible, tamed
 from forestall.hills import FAR, WIDTH, hills
 from forestall.kernels import gram
 from forestall.law import Law, ridge_if_it_helps
+from forestall.likelihood import NOTHING, Likelihood
 from forestall.lowrank import Nystrom, RandomFourier
 from forestall.mechanism import DOUBT, Draft, Mechanism
 from forestall.polynomials import polynomials
-from forestall.select import NOTHING, Choice, Likelihood, choose
+from forestall.select import Choice, Selection, choose
 from forestall.spanning import trends
 
 DRAWS = np.arange(65)
@@ -141,10 +142,10 @@ def test_hills_leave_less_to_learn_where_effects_add_up(rng):
 
     v = truth(z) + 0.5 * rng.normal(size=400)
     with_hills = choose(z, standardised(v), np.arange(6))
-    likelihood = Likelihood(z, standardised(v), np.arange(6))
+    likelihood = Selection(z, standardised(v), np.arange(6))
     # No column is curved, so none has hills.
     vars(likelihood)["curved"] = np.empty(0, dtype=int)
-    without = likelihood.alternatives(likelihood.maximised()).choices[0]
+    without = likelihood.alternatives([likelihood.maximised()]).choices[0]
 
     def off(choice):
         mechanism = Mechanism.of(z, v, choice, 0, np.random.default_rng(0))
