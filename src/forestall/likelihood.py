@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -42,21 +41,6 @@ class Likelihood:
     y: Float[Array, " n"]
     groups: Int[Array, " d"]
     loudness: Float[Array, " n"] | float = 1.0
-
-    @classmethod
-    def among(
-        cls,
-        z: Float[Array, "n d"],
-        y: Float[Array, " n"],
-        groups: Int[Array, " d"],
-        most: int,
-        loudness: Float[Array, " n"] | None = None,
-    ) -> Self:
-        """Take records evenly, at most so many."""
-        every = np.linspace(0, len(y) - 1, min(len(y), most)).astype(int)
-        if loudness is None:
-            return cls(z[every], y[every], groups)
-        return cls(z[every], y[every], groups, loudness[every] / loudness.mean())
 
     @cached_property
     def curves(self) -> Float[Array, "n n"]:

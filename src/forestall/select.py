@@ -141,6 +141,21 @@ def _theta(choice: Choice, groups: Int[Array, " d"]) -> Float[Array, " k"]:
 class Selection(Likelihood):
     """Climbs to where the records are likeliest, and keeps what they ask for."""
 
+    @classmethod
+    def among(
+        cls,
+        z: Float[Array, "n d"],
+        y: Float[Array, " n"],
+        groups: Int[Array, " d"],
+        most: int,
+        loudness: Float[Array, " n"] | None = None,
+    ) -> Selection:
+        """Take records evenly, at most so many."""
+        every = np.linspace(0, len(y) - 1, min(len(y), most)).astype(int)
+        if loudness is None:
+            return cls(z[every], y[every], groups)
+        return cls(z[every], y[every], groups, loudness[every] / loudness.mean())
+
     def maximised(self) -> Float[Array, " k"]:
         """Descend from several starts; keep the best end.
 
