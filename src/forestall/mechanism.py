@@ -25,10 +25,10 @@ from forestall.spanning import Spanning, trends, trends_gradient
 WAVES = 96
 # How much quieter or louder than usual a record may count as, in variance.
 LOUD = np.array([0.1, 10.0])
-# The draws know nothing of the doubt about the hyperparameters and the kernel, so they
-# are spread by this much more, judged by hand on random structural models 20 to 71,
-# which no reported figure uses.
-DOUBT = 1.25
+# The draws know nothing of the doubt about hyperparameters, so they are spread by this
+# much more: what it takes on random structural models 20 to 81, which no reported figure
+# uses, for nine intervals of ten to hold.
+DOUBT = 1.1
 # Records handled at a time.
 BLOCK = 1 << 14
 

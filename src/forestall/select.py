@@ -269,7 +269,5 @@ class Selection(Likelihood):
         quadratic, smooth, noise = np.exp(theta[:3]).tolist()
         each = np.split(np.exp(theta[3:]), 3)
         slopes, widths, heights = (v[self.groups] for v in each)
-        # Records cannot tell a slope from none that is as small as their error.
-        slopes = np.maximum(slopes, noise / len(self.y))
         hilly = self.curved[heights[self.curved] > LEAST * noise]
         return Choice(slopes, quadratic, smooth, noise, widths, hilly, heights[hilly])
