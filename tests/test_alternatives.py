@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 
-from forestall.alternatives import Alternatives
+from forestall.climb import guessed, refined
 from forestall.lowrank import Nystrom, RandomFourier
 from forestall.mechanism import Draft, Mechanism
-from forestall.select import Choice, guessed, refined
+from forestall.select import Alternatives, Choice
 
 N_DRAWS = 400
-NONE = np.empty(0, dtype=int)
 BENT = Choice(
     np.array([0.5, 0.1]),
     0.02,
@@ -92,24 +91,28 @@ def test_what_the_records_decide_is_not_left_open(rng):
 
 def test_what_the_records_leave_open_widens_what_is_told():
     # A bend that so few and so loud records hardly show.
-    shares, covered, alone = [], [], []
+    covered, alone = [], []
     for seed in range(12):
         rng = np.random.default_rng(seed)
-        z = rng.normal(size=(150, 2))
-        points = rng.normal(size=(60, 2))
+        z, points = rng.normal(size=(150, 2)), rng.normal(size=(60, 2))
         v = _bow(z) + 0.8 * rng.normal(size=150)
         open_to = _structures(z, v)
-        shares.append(open_to.shares[0])
-        draft = Draft.of(z, v, open_to, 200, rng)
-        both = draft.settled(draft.count(z, v), z, v)
-        one = Mechanism.of(z, v, open_to.choices[0], 200, rng)
-        for mechanism, kept in ((both, covered), (one, alone)):
-            values = mechanism(points, np.arange(1, 201))
-            lower, upper = np.quantile(values, [0.05, 0.95], axis=1)
-            kept.append(np.mean((lower <= _bow(points)) & (_bow(points) <= upper)))
-    assert min(shares) < 0.95
-    assert np.mean(covered) > np.mean(alone)
-    assert np.mean(covered) > 0.75
+        if len(open_to.choices) > 1:
+            draft = Draft.of(z, v, open_to, 200, rng)
+            both = draft.settled(draft.count(z, v), z, v)
+            one = Mechanism.of(z, v, open_to.choices[0], 200, rng)
+            covered.append(_held(both, points))
+            alone.append(_held(one, points))
+    assert len(covered) >= 4
+    assert np.mean(covered) > 0.8
+    assert np.mean(covered) > np.mean(alone) + 0.05
+
+
+def _held(mechanism, points):
+    """How often nine tenths of the draws hold the truth."""
+    values = mechanism(points, np.arange(1, 201))
+    lower, upper = np.quantile(values, [0.05, 0.95], axis=1)
+    return np.mean((lower <= _bow(points)) & (_bow(points) <= upper))
 
 
 def _bow(z):

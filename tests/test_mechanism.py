@@ -7,7 +7,7 @@ from scipy.special import ndtr
 from scipy.stats import kstest
 
 from forestall import mechanism as home
-from forestall.alternatives import Alternatives
+from forestall.climb import Selection, choose
 from forestall.equation import STRAY, Usual, credible, tamed
 from forestall.hills import FAR, WIDTH, hills
 from forestall.kernels import gram
@@ -16,7 +16,7 @@ from forestall.likelihood import NOTHING, Likelihood
 from forestall.lowrank import Nystrom, RandomFourier
 from forestall.mechanism import DOUBT, Draft, Mechanism
 from forestall.polynomials import polynomials
-from forestall.select import Choice, Selection, choose
+from forestall.select import Alternatives, Choice
 from forestall.spanning import trends
 
 DRAWS = np.arange(65)

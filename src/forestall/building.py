@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from forestall.alternatives import Alternatives
 from forestall.arrays import Array
+from forestall.climb import guessed, refined
 from forestall.encoding import Categorical
 from forestall.equation import Counts, Equation, Usual, credible, loud
 from forestall.law import Law
@@ -22,7 +22,7 @@ from forestall.rehearsal import Node, Outcome, Rehearsal
 from forestall.scale.groups import Gathering, joint
 from forestall.scale.laws import Blank, Straying, Strays
 from forestall.scale.supply import Several, Supply, state_of
-from forestall.select import Choice, guessed, refined
+from forestall.select import Alternatives, Choice
 from forestall.spanning import CENTRES
 from forestall.support import Density, Support
 

@@ -14,11 +14,10 @@ import numpy as np
 from jaxtyping import Float, Float32, Int
 from scipy.linalg import cho_factor, cho_solve, eigh, solve_triangular
 
-from forestall.alternatives import Alternatives
 from forestall.arrays import Array
 from forestall.kernels import FARTHEST, quick_gram
 from forestall.lowrank import Approximation
-from forestall.select import Choice
+from forestall.select import Alternatives, Choice
 from forestall.spanning import Spanning, trends, trends_gradient
 
 # Random waves of the prior's Gaussian part.
@@ -26,8 +25,8 @@ WAVES = 96
 # How much quieter or louder than usual a record may count as, in variance.
 LOUD = np.array([0.1, 10.0])
 # The draws know nothing of the doubt about hyperparameters, so they are spread by this
-# much more: what it takes on random structural models 20 to 81, which no reported figure
-# uses, for nine intervals of ten to hold.
+# much more: what it takes on random structural models 20 to 81, which no reported
+# figure uses, for nine intervals of ten to hold.
 DOUBT = 1.1
 # Records handled at a time.
 BLOCK = 1 << 14

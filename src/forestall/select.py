@@ -1,4 +1,4 @@
-r"""Hyperparameters from the records alone, by marginal likelihood.
+r"""The hyperparameters of a mechanism, and what they mean.
 
 A mechanism is a Gaussian process whose kernel continues what the data say:
 
@@ -14,37 +14,18 @@ width :math:`\rho_g` is large against its spread, does not matter.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.optimize import OptimizeResult, minimize
-from scipy.special import expit
 
-from forestall.alternatives import Alternatives
 from forestall.arrays import Array
-from forestall.likelihood import NOTHING, Likelihood
-from forestall.threads import one_thread
+from forestall.hills import TOPS
 
-# The likelihood is cubic in the number of records: few show which of several peaks is
-# the highest, more of them where its top is, and yet more would move it little.
-FEW, MANY = 240, 640
-STEPS, LAST_STEPS, UNBENT_STEPS = 60, 12, 60
-# What a parameter gains in log probability by luck, and what hills do, of which there
-# are many to choose from.
-LUCK, HILL_LUCK = 0.5, 1.5
-# The log variance with which slopes, curves and hills set out again.
-REVIVED = np.log(0.01)
-START = np.log([0.05, 0.5, 0.2])
-START_SLOPE, START_WIDTHS, START_HILLS = np.log(0.5), (1.0, 3.0), np.log(0.05)
-START_BENDS, START_BEND_WIDTH = np.log(0.05), 1.5
-# A structure that is at least as likely as this, of two, is taken for the only one.
-SURE = 0.95
-VARIANCE, NOISE = (-12.0, 5.0), (-9.0, 2.0)
 # Bends and hills that are less than this beside the noise are left out.
 LEAST = 0.002
-WIDTH = (np.log(0.15), np.log(30.0))
+# Steps of this length along a circle leave gaps as even as can be.
+GOLDEN = 0.5 * (np.sqrt(5.0) - 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,204 +51,75 @@ class Choice:
     hills: Float[Array, " h"] = field(default_factory=lambda: np.empty(0))
 
 
-def choose(
-    z: Float[Array, "n d"],
-    y: Float[Array, " n"],
-    groups: Int[Array, " d"],
-) -> Choice:
-    """Maximise the marginal likelihood, on subsamples where there are many records.
+@dataclass(frozen=True, eq=False)
+class Alternatives:
+    """The hyperparameters of one structure, or of several that are left open.
+
+    Whether inputs bend a mean together or only each for itself may make no difference
+    to how likely the records are, and much to what is told between and beyond them. So
+    draws are of both, each as often as it is likely.
 
     Args:
-        z: The inputs, standardised.
-        y: The output, standardised.
-        groups: The variable behind each input column; a variable has one width.
+        choices: Those of each, the likeliest first.
+        shares: How likely each is.
     """
-    return refined(guessed(z, y, groups), z, y, groups).choices[0]
 
+    choices: tuple[Choice, ...]
+    shares: tuple[float, ...] = (1.0,)
 
-def guessed(
-    z: Float[Array, "n d"], y: Float[Array, " n"], groups: Int[Array, " d"]
-) -> Choice:
-    """Find by few records which of several peaks is the highest, as for `choose`."""
-    if not z.shape[1]:
-        return Choice(np.empty(0), 1e-12, 1e-12, 1.0, np.empty(0))
-    few = Selection.among(z, y, groups, FEW)
-    # Small matrices gain nothing from threads and lose much on a busy machine.
-    with one_thread():
-        return few.choice(few.maximised())
-
-
-def refined(
-    guess: Choice,
-    z: Float[Array, "n d"],
-    y: Float[Array, " n"],
-    groups: Int[Array, " d"],
-    loudness: Float[Array, " n"] | None = None,
-) -> Alternatives:
-    """Go on from a guess to the top, by more records, as for `choose`.
-
-    What the guess has left out, being of few records, gets a second chance.
-
-    Args:
-        guess: Where to begin.
-        z: The inputs.
-        y: The output.
-        groups: The variable behind each input column.
-        loudness: The variance of each record's noise, on any scale; ``None`` where all
-            are alike. What is noise must not be taken for bends.
-    """
-    if not z.shape[1]:
-        return Alternatives((guess,))
-    many = Selection.among(z, y, groups, MANY, loudness)
-    theta = _theta(guess, groups)
-    with one_thread():
-        starts = [theta, *many.bent(theta)]
-        return many.alternatives([many.climbed(v, LAST_STEPS).x for v in starts])
-
-
-def _theta(choice: Choice, groups: Int[Array, " d"]) -> Float[Array, " k"]:
-    """Read the logarithms back, one for each variable."""
-    _, first = np.unique(groups, return_index=True)
-    heights = np.zeros(len(groups))
-    heights[choice.hilly] = choice.hills
-    # Of the columns of a variable some may have hills.
-    highest = np.zeros(len(first))
-    np.maximum.at(highest, groups, heights)
-    common = [choice.quadratic, choice.smooth, choice.noise]
-    each = [choice.linear[first], choice.widths[first], highest]
-    return np.log(np.maximum(np.concatenate([common, *each]), np.exp(NOTHING)))
-
-
-class Selection(Likelihood):
-    """Climbs to where the records are likeliest, and keeps what they ask for."""
-
-    @classmethod
-    def among(
-        cls,
-        z: Float[Array, "n d"],
-        y: Float[Array, " n"],
-        groups: Int[Array, " d"],
-        most: int,
-        loudness: Float[Array, " n"] | None = None,
-    ) -> Selection:
-        """Take records evenly, at most so many."""
-        every = np.linspace(0, len(y) - 1, min(len(y), most)).astype(int)
-        if loudness is None:
-            return cls(z[every], y[every], groups)
-        return cls(z[every], y[every], groups, loudness[every] / loudness.mean())
-
-    def maximised(self) -> Float[Array, " k"]:
-        """Descend from several starts; keep the best end.
-
-        A wiggly and a smooth start without hills, then hills on the better one, and
-        hills from the outset: either may hide the other way to explain the records.
-        """
-        g = self.groups.max() + 1
-        slopes, flat = np.full(g, START_SLOPE), np.full(g, VARIANCE[0])
-        starts = [
-            np.concatenate([START, slopes, np.full(g, np.log(w))]) for w in START_WIDTHS
-        ]
-        ends = [self.climbed(np.concatenate([start, flat]), STEPS) for start in starts]
-        if len(self.curved):
-            found = min(ends, key=lambda end: end.fun).x[: 3 + 2 * g]
-            hilly = np.where(self.able, START_HILLS, VARIANCE[0])
-            ends += [
-                self.climbed(np.concatenate([start, hilly]), STEPS)
-                for start in (found, starts[-1])
-            ]
-        return min(ends, key=lambda end: end.fun).x
-
-    def climbed(
-        self, theta: Float[Array, " k"], n_steps: int, *, bent: bool = True
-    ) -> OptimizeResult:
-        """Go to where the records are likelier, from one start, with bends or not."""
-        g = self.groups.max() + 1
-        each = np.repeat([VARIANCE, WIDTH, VARIANCE], g, axis=0)
-        bends = VARIANCE if bent else (NOTHING, NOTHING)
-        return minimize(
-            self,
-            theta,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=[VARIANCE, bends, NOISE, *each],
-            options={"maxiter": n_steps},
+    @property
+    def whole(self) -> Choice:
+        """Lay out functions that hold those of every structure."""
+        first, *others = self.choices
+        if not others:
+            return first
+        bent = max(self.choices, key=lambda choice: choice.smooth)
+        heights = np.max([_heights(choice) for choice in self.choices], axis=0)
+        (hilly,) = np.nonzero(heights)
+        return replace(
+            bent,
+            linear=np.max([choice.linear for choice in self.choices], axis=0),
+            quadratic=max(choice.quadratic for choice in self.choices),
+            noise=first.noise,
+            hilly=hilly,
+            hills=heights[hilly],
         )
 
-    def bent(self, theta: Float[Array, " k"]) -> list[Float[Array, " k"]]:
-        """Begin with bends where there are none."""
-        if self._is_bent(theta):
-            return []
-        g = self.groups.max() + 1
-        theta = theta.copy()
-        theta[1], theta[3 + g : 3 + 2 * g] = START_BENDS, np.log(START_BEND_WIDTH)
-        return [theta]
+    def ratios(self, sizes: tuple[int, int, int]) -> Float[Array, "c q"]:
+        """How far the weight of each function may stray, to how far it may at most.
 
-    def alternatives(self, ends: Sequence[Float[Array, " k"]]) -> Alternatives:
-        """Let bends, and then curves, go where the records do not ask for them.
-
-        Where they can be had with and without bends, both are kept. Curves stay where
-        bends do: bends could stand in for them among the records, and would then take
-        the trend away from where there are none.
+        Args:
+            sizes: How many functions: of the trend with its hills, centres, waves.
         """
-        theta = self._levelled(min(ends, key=self.value))
-        unbent = self._levelled(min(map(self._unbent, ends), key=self.value))
-        value = self.value(unbent)
-        flat = unbent.copy()
-        flat[0] = NOTHING
-        simple = flat if self.value(flat) <= value + LUCK else unbent
-        # Bends come with a width for each variable.
-        gain = value - self.value(theta) - LUCK * (2 + self.groups.max())
-        share = float(expit(gain)) if self._is_bent(theta) else 0.0
-        choices = self.choice(theta), self.choice(simple)
-        if share <= 0.5:
-            choices, share = choices[::-1], 1.0 - share
-        if share >= SURE:
-            return Alternatives(choices[:1])
-        return Alternatives(choices, (share, 1.0 - share))
+        whole = self.whole
+        p, m, f = sizes
+        n_products = p - 1 - len(whole.linear) - TOPS * len(whole.hilly)
+        rows = []
+        for choice in self.choices:
+            variances = np.concatenate(
+                [
+                    [1.0],
+                    _share(choice.linear, whole.linear),
+                    np.full(n_products, choice.quadratic / whole.quadratic),
+                    np.repeat(_heights(choice)[whole.hilly] / whole.hills, TOPS),
+                    np.full(m + f, choice.smooth / whole.smooth),
+                ]
+            )
+            rows.append(np.sqrt(variances))
+        return np.array(rows)
 
-    def _levelled(self, theta: Float[Array, " k"]) -> Float[Array, " k"]:
-        """Let the hills of each variable go where a slope does nearly as well."""
-        g = self.groups.max() + 1
-        lowest = self.value(theta)
-        for k in np.argsort(theta[3 + 2 * g :]).tolist():
-            slope, hill = 3 + k, 3 + 2 * g + k
-            # The least that a climb gives is not nothing beside little noise.
-            if theta[hill] > NOTHING:
-                level = theta.copy()
-                level[slope] = max(theta[slope], theta[hill])
-                level[hill] = NOTHING
-                value = self.value(level)
-                if value <= lowest + HILL_LUCK:
-                    theta, lowest = level, value
-        return theta
+    def members(self, n_draws: int, start: float) -> Int[Array, " s"]:
+        """Say of which structure each draw is, evenly from the first to the last."""
+        levels = (start + GOLDEN * np.arange(n_draws)) % 1.0
+        ends = np.cumsum(self.shares[:-1])
+        return np.searchsorted(ends, levels, side="right")
 
-    def _unbent(self, theta: Float[Array, " k"]) -> Float[Array, " k"]:
-        """Go to where the records are likeliest without bends.
 
-        Bends so narrow that no two records share one are noise by another name, and
-        what slopes and hills have left to them must be given back first.
-        """
-        if self._is_bent(theta):
-            g = self.groups.max() + 1
-            theta = theta.copy()
-            theta[2] = np.logaddexp(theta[1], theta[2])
-            theta[1] = NOTHING
-            theta[3 : 3 + g] = np.maximum(theta[3 : 3 + g], REVIVED)
-            low = np.where(self.able, REVIVED, NOTHING)
-            theta[3 + 2 * g :] = np.maximum(theta[3 + 2 * g :], low)
-            theta[0] = max(theta[0], REVIVED)
-            return self.climbed(theta, UNBENT_STEPS, bent=False).x
-        without = theta.copy()
-        without[1] = NOTHING
-        return without
+def _heights(choice: Choice) -> Float[Array, " d"]:
+    heights = np.zeros(len(choice.linear))
+    heights[choice.hilly] = choice.hills
+    return heights
 
-    def _is_bent(self, theta: Float[Array, " k"]) -> bool:
-        return bool(np.exp(theta[1]) > LEAST * np.exp(theta[2]))
 
-    def choice(self, theta: Float[Array, " k"]) -> Choice:
-        """Give each column the hyperparameters of its variable."""
-        quadratic, smooth, noise = np.exp(theta[:3]).tolist()
-        each = np.split(np.exp(theta[3:]), 3)
-        slopes, widths, heights = (v[self.groups] for v in each)
-        hilly = self.curved[heights[self.curved] > LEAST * noise]
-        return Choice(slopes, quadratic, smooth, noise, widths, hilly, heights[hilly])
+def _share(part: Float[Array, " d"], whole: Float[Array, " d"]) -> Float[Array, " d"]:
+    return np.divide(part, whole, out=np.ones_like(part), where=whole > 0.0)

@@ -1,0 +1,235 @@
+"""Hyperparameters from the records alone, by marginal likelihood."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.optimize import OptimizeResult, minimize
+from scipy.special import expit
+
+from forestall.arrays import Array
+from forestall.likelihood import NOTHING, Likelihood
+from forestall.select import LEAST, Alternatives, Choice
+from forestall.threads import one_thread
+
+# The likelihood is cubic in the number of records: few show which of several peaks is
+# the highest, more of them where its top is, and yet more would move it little.
+FEW, MANY = 240, 640
+STEPS, LAST_STEPS, UNBENT_STEPS = 60, 12, 60
+# What a parameter gains in log probability by luck, and what hills do, of which there
+# are many to choose from.
+LUCK, HILL_LUCK = 0.5, 1.5
+# The log variance with which slopes, curves and hills set out again.
+REVIVED = np.log(0.01)
+START = np.log([0.05, 0.5, 0.2])
+START_SLOPE, START_WIDTHS, START_HILLS = np.log(0.5), (1.0, 3.0), np.log(0.05)
+START_BENDS, START_BEND_WIDTH = np.log(0.05), 1.5
+# A structure that is at least as likely as this, of two, is taken for the only one.
+SURE = 0.95
+VARIANCE, NOISE = (-12.0, 5.0), (-9.0, 2.0)
+WIDTH = (np.log(0.15), np.log(30.0))
+
+
+def choose(
+    z: Float[Array, "n d"],
+    y: Float[Array, " n"],
+    groups: Int[Array, " d"],
+) -> Choice:
+    """Maximise the marginal likelihood, on subsamples where there are many records.
+
+    Args:
+        z: The inputs, standardised.
+        y: The output, standardised.
+        groups: The variable behind each input column; a variable has one width.
+    """
+    return refined(guessed(z, y, groups), z, y, groups).choices[0]
+
+
+def guessed(
+    z: Float[Array, "n d"], y: Float[Array, " n"], groups: Int[Array, " d"]
+) -> Choice:
+    """Find by few records which of several peaks is the highest, as for `choose`."""
+    if not z.shape[1]:
+        return Choice(np.empty(0), 1e-12, 1e-12, 1.0, np.empty(0))
+    few = Selection.among(z, y, groups, FEW)
+    # Small matrices gain nothing from threads and lose much on a busy machine.
+    with one_thread():
+        return few.choice(few.maximised())
+
+
+def refined(
+    guess: Choice,
+    z: Float[Array, "n d"],
+    y: Float[Array, " n"],
+    groups: Int[Array, " d"],
+    loudness: Float[Array, " n"] | None = None,
+) -> Alternatives:
+    """Go on from a guess to the top, by more records, as for `choose`.
+
+    What the guess has left out, being of few records, gets a second chance.
+
+    Args:
+        guess: Where to begin.
+        z: The inputs.
+        y: The output.
+        groups: The variable behind each input column.
+        loudness: The variance of each record's noise, on any scale; ``None`` where all
+            are alike. What is noise must not be taken for bends.
+    """
+    if not z.shape[1]:
+        return Alternatives((guess,))
+    many = Selection.among(z, y, groups, MANY, loudness)
+    theta = _theta(guess, groups)
+    with one_thread():
+        starts = [theta, *many.bent(theta)]
+        return many.alternatives([many.climbed(v, LAST_STEPS).x for v in starts])
+
+
+def _theta(choice: Choice, groups: Int[Array, " d"]) -> Float[Array, " k"]:
+    """Read the logarithms back, one for each variable."""
+    _, first = np.unique(groups, return_index=True)
+    heights = np.zeros(len(groups))
+    heights[choice.hilly] = choice.hills
+    # Of the columns of a variable some may have hills.
+    highest = np.zeros(len(first))
+    np.maximum.at(highest, groups, heights)
+    common = [choice.quadratic, choice.smooth, choice.noise]
+    each = [choice.linear[first], choice.widths[first], highest]
+    return np.log(np.maximum(np.concatenate([common, *each]), np.exp(NOTHING)))
+
+
+class Selection(Likelihood):
+    """Climbs to where the records are likeliest, and keeps what they ask for."""
+
+    @classmethod
+    def among(
+        cls,
+        z: Float[Array, "n d"],
+        y: Float[Array, " n"],
+        groups: Int[Array, " d"],
+        most: int,
+        loudness: Float[Array, " n"] | None = None,
+    ) -> Selection:
+        """Take records evenly, at most so many."""
+        every = np.linspace(0, len(y) - 1, min(len(y), most)).astype(int)
+        if loudness is None:
+            return cls(z[every], y[every], groups)
+        return cls(z[every], y[every], groups, loudness[every] / loudness.mean())
+
+    def maximised(self) -> Float[Array, " k"]:
+        """Descend from several starts; keep the best end.
+
+        A wiggly and a smooth start without hills, then hills on the better one, and
+        hills from the outset: either may hide the other way to explain the records.
+        """
+        g = self.groups.max() + 1
+        slopes, flat = np.full(g, START_SLOPE), np.full(g, VARIANCE[0])
+        starts = [
+            np.concatenate([START, slopes, np.full(g, np.log(w))]) for w in START_WIDTHS
+        ]
+        ends = [self.climbed(np.concatenate([start, flat]), STEPS) for start in starts]
+        if len(self.curved):
+            found = min(ends, key=lambda end: end.fun).x[: 3 + 2 * g]
+            hilly = np.where(self.able, START_HILLS, VARIANCE[0])
+            ends += [
+                self.climbed(np.concatenate([start, hilly]), STEPS)
+                for start in (found, starts[-1])
+            ]
+        return min(ends, key=lambda end: end.fun).x
+
+    def climbed(
+        self, theta: Float[Array, " k"], n_steps: int, *, bent: bool = True
+    ) -> OptimizeResult:
+        """Go to where the records are likelier, from one start, with bends or not."""
+        g = self.groups.max() + 1
+        each = np.repeat([VARIANCE, WIDTH, VARIANCE], g, axis=0)
+        bends = VARIANCE if bent else (NOTHING, NOTHING)
+        return minimize(
+            self,
+            theta,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[VARIANCE, bends, NOISE, *each],
+            options={"maxiter": n_steps},
+        )
+
+    def bent(self, theta: Float[Array, " k"]) -> list[Float[Array, " k"]]:
+        """Begin with bends where there are none."""
+        if self._is_bent(theta):
+            return []
+        g = self.groups.max() + 1
+        theta = theta.copy()
+        theta[1], theta[3 + g : 3 + 2 * g] = START_BENDS, np.log(START_BEND_WIDTH)
+        return [theta]
+
+    def alternatives(self, ends: Sequence[Float[Array, " k"]]) -> Alternatives:
+        """Let bends, and then curves, go where the records do not ask for them.
+
+        Where they can be had with and without bends, both are kept. Curves stay where
+        bends do: bends could stand in for them among the records, and would then take
+        the trend away from where there are none.
+        """
+        theta = self._levelled(min(ends, key=self.value))
+        unbent = self._levelled(min(map(self._unbent, ends), key=self.value))
+        value = self.value(unbent)
+        flat = unbent.copy()
+        flat[0] = NOTHING
+        simple = flat if self.value(flat) <= value + LUCK else unbent
+        # Bends come with a width for each variable.
+        gain = value - self.value(theta) - LUCK * (2 + self.groups.max())
+        share = float(expit(gain)) if self._is_bent(theta) else 0.0
+        choices = self.choice(theta), self.choice(simple)
+        if share <= 0.5:
+            choices, share = choices[::-1], 1.0 - share
+        if share >= SURE:
+            return Alternatives(choices[:1])
+        return Alternatives(choices, (share, 1.0 - share))
+
+    def _levelled(self, theta: Float[Array, " k"]) -> Float[Array, " k"]:
+        """Let the hills of each variable go where a slope does nearly as well."""
+        g = self.groups.max() + 1
+        lowest = self.value(theta)
+        for k in np.argsort(theta[3 + 2 * g :]).tolist():
+            slope, hill = 3 + k, 3 + 2 * g + k
+            # The least that a climb gives is not nothing beside little noise.
+            if theta[hill] > NOTHING:
+                level = theta.copy()
+                level[slope] = max(theta[slope], theta[hill])
+                level[hill] = NOTHING
+                value = self.value(level)
+                if value <= lowest + HILL_LUCK:
+                    theta, lowest = level, value
+        return theta
+
+    def _unbent(self, theta: Float[Array, " k"]) -> Float[Array, " k"]:
+        """Go to where the records are likeliest without bends.
+
+        Bends so narrow that no two records share one are noise by another name, and
+        what slopes and hills have left to them must be given back first.
+        """
+        if self._is_bent(theta):
+            g = self.groups.max() + 1
+            theta = theta.copy()
+            theta[2] = np.logaddexp(theta[1], theta[2])
+            theta[1] = NOTHING
+            theta[3 : 3 + g] = np.maximum(theta[3 : 3 + g], REVIVED)
+            low = np.where(self.able, REVIVED, NOTHING)
+            theta[3 + 2 * g :] = np.maximum(theta[3 + 2 * g :], low)
+            theta[0] = max(theta[0], REVIVED)
+            return self.climbed(theta, UNBENT_STEPS, bent=False).x
+        without = theta.copy()
+        without[1] = NOTHING
+        return without
+
+    def _is_bent(self, theta: Float[Array, " k"]) -> bool:
+        return bool(np.exp(theta[1]) > LEAST * np.exp(theta[2]))
+
+    def choice(self, theta: Float[Array, " k"]) -> Choice:
+        """Give each column the hyperparameters of its variable."""
+        quadratic, smooth, noise = np.exp(theta[:3]).tolist()
+        each = np.split(np.exp(theta[3:]), 3)
+        slopes, widths, heights = (v[self.groups] for v in each)
+        hilly = self.curved[heights[self.curved] > LEAST * noise]
+        return Choice(slopes, quadratic, smooth, noise, widths, hilly, heights[hilly])
