@@ -5,7 +5,7 @@ import pytest
 
 from forestall.climb import guessed, refined
 from forestall.lowrank import Nystrom, RandomFourier
-from forestall.mechanism import Draft, Mechanism
+from forestall.mechanism import UNSHOWN, Draft, Mechanism
 from forestall.select import Alternatives, Choice
 
 N_DRAWS = 400
@@ -23,7 +23,7 @@ PLAIN = Choice(
     np.array([0.2, 0.4]),
     0.1,
     1e-13,
-    0.05,
+    0.12,
     np.array([9.0, 9.0]),
     np.array([0]),
     np.array([0.3]),
@@ -68,14 +68,42 @@ def test_each_draw_is_of_its_structure_as_if_it_were_the_only_one(
         assert ratio.mean() == pytest.approx(1.0, abs=0.15)
 
 
-def test_draws_are_of_either_structure_as_often_as_it_is_likely():
+def test_draws_are_of_either_structure_as_often_as_it_is_likely(rng):
     open_to = Alternatives((BENT, PLAIN), (0.7, 0.3))
-    for start in (0.0, 0.4, 0.99):
-        members = open_to.members(96, start)
+    for _ in range(20):
+        members = open_to.members(96, rng)
         # Evenly: also among the few with which an action is chosen.
         for part in (members, members[:32], members[32:]):
             assert np.mean(part == 1) == pytest.approx(0.3, abs=0.06)
-    assert not Alternatives((BENT,)).members(50, 0.3).any()
+    assert not Alternatives((BENT,)).members(50, rng).any()
+
+
+def test_structures_of_two_mechanisms_have_nothing_to_do_with_each_other(rng):
+    open_to = Alternatives((BENT, PLAIN), (0.6, 0.4))
+    both = [
+        np.mean(open_to.members(96, rng) * open_to.members(96, rng)) for _ in range(300)
+    ]
+    assert np.mean(both) == pytest.approx(0.16, abs=0.01)
+    assert np.std(both) < 0.04
+
+
+def test_a_draw_without_bends_costs_none(records):
+    draft, both = settled(records, Alternatives((PLAIN, BENT), (0.6, 0.4)))
+    plain = np.r_[0, 1 + np.flatnonzero(draft.members == 0)]
+    assert not both.bumps[:, plain].any()
+    assert not both.waves[:, plain].any()
+    assert both.bumps[:, 1 + np.flatnonzero(draft.members == 1)].all()
+
+
+def test_what_a_sample_does_not_show_stays_unknown(records):
+    z, v = records
+    few = settled((z[:150], v[:150]), Alternatives((BENT,)))[0]
+    moments = few.count(np.tile(z, (2000, 1)), np.tile(v, 2000))
+    mechanism = few.settled(moments, z, v)
+    spread = mechanism(z, np.arange(1, 1 + N_DRAWS)).std(axis=1) / mechanism.scale
+    # More records than can be wrong about anything but this.
+    assert np.median(spread) > 0.5 * np.sqrt(UNSHOWN * BENT.noise)
+    assert np.median(spread) < 3.0 * np.sqrt(UNSHOWN * BENT.noise)
 
 
 def test_what_the_records_decide_is_not_left_open(rng):

@@ -427,6 +427,12 @@ def test_what_every_hundredth_record_has_is_never_absurd(rng):
     assert credible(np.append(v, 1e6))[1] < 20.0
 
 
+@pytest.mark.parametrize("n", [5, 20, 100, 199, 201, 1000])
+def test_one_wrong_entry_is_absurd_among_any_number(n, rng):
+    v = np.append(rng.normal(size=n), 1e6)
+    assert credible(v)[1] < 60.0
+
+
 def test_draws_spread_out_away_from_the_records(fitted):
     near, far = np.zeros((1, 3)), np.full((1, 3), 6.0)
     spread = [fitted(z, DRAWS[1:]).std() for z in (near, far)]

@@ -101,10 +101,13 @@ def test_a_yes_or_no_outcome_does_not_care_how_its_bound_is_written(desired, r):
     assert decisions.no_action[0] == pytest.approx(0.553, abs=0.08)
 
 
-def test_one_absurd_entry_does_not_turn_the_advice_round(r):
-    x, a = r.normal(size=(2, N))
-    y = a + 0.5 * r.normal(size=N)
-    y[5] = 1e6
+@pytest.mark.parametrize("n", [100, 200, N])
+@pytest.mark.parametrize("place", [0, -1])
+def test_one_absurd_entry_does_not_turn_the_advice_round(r, n, place):
+    x, a = r.normal(size=(2, n))
+    y = a + 0.5 * r.normal(size=n)
+    # In the middle, or on the outskirts, where the first look may be what is wrong.
+    y[np.argsort(x**2 + a**2)[place]] = 1e6
     asked = problem(covariates=[])
     best = QUICK.fit(asked, {"x": x, "a": a, "y": y}).recommend({"x": [0.0]})
     assert best.actions[0, 0] > 1.5

@@ -68,7 +68,7 @@ def refined(
 ) -> Alternatives:
     """Go on from a guess to the top, by more records, as for `choose`.
 
-    What the guess has left out, being of few records, gets a second chance.
+    Bends that the guess has left out, being of few records, get a second chance.
 
     Args:
         guess: Where to begin.

@@ -57,10 +57,12 @@ class Usual:
         if not len(out):
             return v
         mean = self.mechanism(z[out], np.array([0]))[:, 0]
-        lower, upper = (mean + far for far in self.far)
-        v = v.copy()
-        v[out] = np.clip(v[out], np.minimum(low, lower), np.maximum(high, upper))
-        return v
+        usual = np.clip(v[out], low, high)
+        told = mean + np.clip(v[out] - mean, *self.far)
+        tame = v.copy()
+        nearer = np.abs(v[out] - told) < np.abs(v[out] - usual)
+        tame[out] = np.where(nearer, told, usual)
+        return tame
 
     def calmed(
         self, z: Float[Array, "n d"], v: Float[Array, " n"]
@@ -151,5 +153,7 @@ def credible(v: Float[Array, " n"]) -> tuple[float, float]:
     """Say where a value begins to be absurd; nearly all are not."""
     low, high = tamed(v)
     rare = 0.5 * (1.0 - NEARLY_ALL)
-    least, most = np.quantile(v, [rare, 1.0 - rare]).tolist()
+    # Of values that were seen: between them and a wrong entry lies anything.
+    least = float(np.quantile(v, rare, method="higher"))
+    most = float(np.quantile(v, 1.0 - rare, method="lower"))
     return min(low, least), max(high, most)

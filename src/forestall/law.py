@@ -75,7 +75,7 @@ class Law:
         weights = np.full((n, 1 + n_draws), 1.0 / n)
         weights[:, 1:] = rng.dirichlet(np.ones(n), size=n_draws).T
         below = ndtr((grid[:, None] - residuals) / width) @ weights
-        return cls(grid, recentred(grid, below), spread, distortion)
+        return cls(*recentred(grid, below), spread, distortion)
 
     def at(self, z: Float[Array, "n d"], draw: int) -> LawAt:
         """Fix the inputs and the draw."""
@@ -248,18 +248,20 @@ def shared_levels() -> Float[Array, " k"]:
 
 def recentred(
     grid: Float[Array, " g"], below: Float[Array, "g s"]
-) -> Float[Array, "g s"]:
+) -> tuple[Float[Array, " h"], Float[Array, "h s"]]:
     """Move every drawn law to the middle of the first.
 
     How well the records show where the middle is, the draws of the mean say already.
     Like there, what strays does not count: a middle is the mean of what is pulled in.
     """
     low, middle, high = np.interp([0.25, 0.5, 0.75], below[:, 0], grid)
-    near = np.abs(grid - middle) <= STRAY * (high - low)
+    near, step = np.abs(grid - middle) <= STRAY * (high - low), grid[1] - grid[0]
     # A mean is what lies above, less what lies below.
-    shifts = (below[near, :1] - below[near]).sum(axis=0) * (grid[1] - grid[0])
+    shifts = (below[near, :1] - below[near]).sum(axis=0) * step
+    more = int(np.ceil(np.abs(shifts).max() / step))
+    wide = grid[0] + step * np.arange(-more, len(grid) + more)
     drawn = zip(shifts, below.T, strict=True)
-    return np.column_stack([np.interp(grid + t, grid, law) for t, law in drawn])
+    return wide, np.column_stack([np.interp(wide + t, grid, law) for t, law in drawn])
 
 
 def smoothing(deviation: float, n: int) -> float:

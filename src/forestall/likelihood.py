@@ -83,11 +83,11 @@ class Likelihood:
 
     def __call__(self, theta: Float[Array, " k"]) -> tuple[float, Float[Array, " k"]]:
         r"""Evaluate at :math:`\theta = \log(s_q, s_f, s_e, s_1 .. s_g, \rho, h)`."""
+        if theta[1] <= NOTHING and self.unbent is not None:
+            return self._without_bends(self.unbent, theta)
         z, B = self.z, self.hills
         quadratic, smooth, noise = np.exp(theta[:3])
         slopes, widths, heights = self._each(theta)
-        if theta[1] <= NOTHING and self.unbent is not None:
-            return self._without_bends(self.unbent, theta)
         solved = self._solved(theta)
         if solved is None:
             return 1e10, np.zeros_like(theta)

@@ -28,6 +28,8 @@ LOUD = np.array([0.1, 10.0])
 # much more: what it takes on random structural models 20 to 81, which no reported
 # figure uses, for nine intervals of ten to hold.
 DOUBT = 1.1
+# The variance of bends that a sample does not show, beside that of the noise.
+UNSHOWN = 0.0005
 # Records handled at a time.
 BLOCK = 1 << 14
 
@@ -36,7 +38,8 @@ BLOCK = 1 << 14
 class Mechanism:
     r"""The fitted mean of one variable, draws of it, and its residuals.
 
-    Column 0 of every array of weights is the posterior mean, the others are draws.
+    Column 0 of every array of weights is the posterior mean under the likeliest
+    structure, the others are draws, under it or another.
 
     Args:
         choice: The hyperparameters.
@@ -163,7 +166,10 @@ class Draft:
         span: The spanning functions.
         ratios: How far each of their weights may stray under each structure that is
             left open, the likeliest first, to how far it may at most.
+        noises: The variance of the noise that each structure leaves.
         members: The structure of each draw.
+        n: The number of records that the functions were laid over.
+        unseen: Standard normal draws, for bends that these could not show.
         own: Prior draws of their weights; zero on the centres, whose part the waves
             of the prior have.
         frequencies: Frequencies of these waves.
@@ -177,7 +183,10 @@ class Draft:
     scale: float
     span: Spanning
     ratios: Float[Array, "c q"]
+    noises: Float[Array, " c"]
     members: Int[Array, " s"]
+    n: int
+    unseen: Float[Array, "m s"]
     own: Float[Array, "q s"]
     frequencies: Float[Array, "f d"]
     phases: Float[Array, " f"]
@@ -201,6 +210,7 @@ class Draft:
         n_waves = WAVES if m else 0
         amplitude = np.sqrt(2.0 * choice.smooth / max(n_waves, 1))
         own = rng.normal(size=(p + m + f, n_draws))
+        unseen = own[p : p + m].copy()
         own[p : p + m] = 0.0
         return cls(
             choice,
@@ -208,7 +218,10 @@ class Draft:
             float(v.std()) or 1.0,
             span,
             open_to.ratios(span.sizes),
-            open_to.members(n_draws, rng.random()),
+            open_to.noises,
+            open_to.members(n_draws, rng),
+            len(z),
+            unseen,
             own,
             rng.normal(size=(n_waves, z.shape[1])),
             rng.uniform(0.0, 2.0 * np.pi, size=n_waves),
@@ -218,9 +231,16 @@ class Draft:
 
     def still(self) -> Draft:
         """Leave the draws out: what strays from the mean does not depend on them."""
-        own, waves, strays = (v[:, :0] for v in (self.own, self.waves, self.strays))
-        none = self.members[:0]
-        return replace(self, members=none, own=own, waves=waves, strays=strays)
+        return replace(
+            self,
+            ratios=self.ratios[:1],
+            noises=self.noises[:1],
+            members=self.members[:0],
+            unseen=self.unseen[:, :0],
+            own=self.own[:, :0],
+            waves=self.waves[:, :0],
+            strays=self.strays[:, :0],
+        )
 
     def count(
         self,
@@ -265,16 +285,22 @@ class Draft:
             v: Their output.
             loudness: The variance of their noise.
         """
+        noise = self.choice.noise
         weights = np.zeros((len(self.own), 1 + self.own.shape[1]))
         waves = np.zeros((len(self.waves), weights.shape[1]))
+        # Where each record has a noise of its own, structures share it.
+        noises = self.noises if loudness is None else np.full_like(self.noises, noise)
         for k, ratio in enumerate(self.ratios):
             (own,) = np.nonzero(self.members == k)
-            factor, theta, draws = self._conditioned(moments, ratio, own)
+            factor, theta, draws = self._conditioned(moments, ratio, noises[k], own)
             weights[:, 1 + own] = ratio[:, None] * draws
             waves[:, 1 + own] = self._bends(ratio) * DOUBT * self.waves[:, own]
             if k == 0:
                 likeliest = factor, ratio * theta
         weights[:, 0] = likeliest[1]
+        if moments.n > self.n:
+            p, m, _ = self.span.sizes
+            weights[p : p + m, 1:] += self._unshown()
         told = self._residuals(*likeliest, z, v, loudness)
         return self._mechanism(weights, waves, *told)
 
@@ -282,6 +308,7 @@ class Draft:
         self,
         moments: Moments,
         ratio: Float[Array, " q"],
+        noise: float,
         own: Int[Array, " s"],
     ) -> tuple[tuple[Array, bool], Float[Array, " q"], Float[Array, "q s"]]:
         """Condition some of the draws on the records, under one structure.
@@ -289,7 +316,6 @@ class Draft:
         Returns:
             The factor of the normal equations, their solution, and the draws.
         """
-        noise = self.choice.noise
         squares = ratio[:, None] * moments.squares * ratio
         A = squares.copy()
         A[np.diag_indices(len(A))] += noise
@@ -304,6 +330,15 @@ class Draft:
             shown += np.sqrt(noise) * _root(squares) @ self.strays[:, own]
         draws = prior + cho_solve(factor, target[:, None] - shown)
         return factor, theta, theta[:, None] + DOUBT * (draws - theta[:, None])
+
+    def _unshown(self) -> Float[Array, "m s"]:
+        """Draw bends so small that a sample of the records does not ask for them.
+
+        By the sample the functions were chosen, so that all records cannot mend them.
+        """
+        bent = np.array([self._bends(ratio) > 0.0 for ratio in self.ratios])
+        deviation = np.sqrt(UNSHOWN * self.choice.noise / self.choice.smooth)
+        return deviation * bent[self.members] * self.unseen
 
     def _bends(self, ratio: Float[Array, " q"]) -> float:
         """How far bends may stray under a structure, to how far they may at most."""

@@ -24,8 +24,8 @@ from forestall.hills import TOPS
 
 # Bends and hills that are less than this beside the noise are left out.
 LEAST = 0.002
-# Steps of this length along a circle leave gaps as even as can be.
-GOLDEN = 0.5 * (np.sqrt(5.0) - 1.0)
+# Among so many draws in a row, structures are as frequent as they are likely.
+EVENLY = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +49,11 @@ class Choice:
     widths: Float[Array, " d"]
     hilly: Int[Array, " h"] = field(default_factory=lambda: np.empty(0, dtype=int))
     hills: Float[Array, " h"] = field(default_factory=lambda: np.empty(0))
+
+    @property
+    def bends(self) -> bool:
+        """Whether the Gaussian part is more than nothing."""
+        return self.smooth > LEAST * self.noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +85,7 @@ class Alternatives:
             bent,
             linear=np.max([choice.linear for choice in self.choices], axis=0),
             quadratic=max(choice.quadratic for choice in self.choices),
-            noise=first.noise,
+            noise=min(choice.noise for choice in self.choices),
             hilly=hilly,
             hills=heights[hilly],
         )
@@ -96,23 +101,32 @@ class Alternatives:
         n_products = p - 1 - len(whole.linear) - TOPS * len(whole.hilly)
         rows = []
         for choice in self.choices:
-            variances = np.concatenate(
-                [
-                    [1.0],
-                    _share(choice.linear, whole.linear),
-                    np.full(n_products, choice.quadratic / whole.quadratic),
-                    np.repeat(_heights(choice)[whole.hilly] / whole.hills, TOPS),
-                    np.full(m + f, choice.smooth / whole.smooth),
-                ]
-            )
-            rows.append(np.sqrt(variances))
+            bends = choice.smooth if choice.bends else 0.0
+            variances = [
+                np.ones(1),
+                _share(choice.linear, whole.linear),
+                np.repeat(_share(choice.quadratic, whole.quadratic), n_products),
+                np.repeat(_share(_heights(choice)[whole.hilly], whole.hills), TOPS),
+                np.repeat(_share(bends, whole.smooth), m + f),
+            ]
+            rows.append(np.sqrt(np.concatenate(variances)))
         return np.array(rows)
 
-    def members(self, n_draws: int, start: float) -> Int[Array, " s"]:
-        """Say of which structure each draw is, evenly from the first to the last."""
-        levels = (start + GOLDEN * np.arange(n_draws)) % 1.0
+    @property
+    def noises(self) -> Float[Array, " c"]:
+        """The noise that each structure leaves."""
+        return np.array([choice.noise for choice in self.choices])
+
+    def members(self, n_draws: int, rng: np.random.Generator) -> Int[Array, " s"]:
+        """Say of which structure each draw is, evenly from the first to the last.
+
+        In an order of its own: what one mechanism is like says nothing of the others.
+        """
+        n_blocks = -(-n_draws // EVENLY)
+        places = rng.permuted(np.tile(np.arange(EVENLY), (n_blocks, 1)), axis=1)
+        levels = (places + rng.random((n_blocks, 1))) / EVENLY
         ends = np.cumsum(self.shares[:-1])
-        return np.searchsorted(ends, levels, side="right")
+        return np.searchsorted(ends, levels.ravel()[:n_draws], side="right")
 
 
 def _heights(choice: Choice) -> Float[Array, " d"]:
@@ -121,5 +135,8 @@ def _heights(choice: Choice) -> Float[Array, " d"]:
     return heights
 
 
-def _share(part: Float[Array, " d"], whole: Float[Array, " d"]) -> Float[Array, " d"]:
-    return np.divide(part, whole, out=np.ones_like(part), where=whole > 0.0)
+def _share(
+    part: Float[Array, " d"] | float, whole: Float[Array, " d"] | float
+) -> Float[Array, " d"]:
+    part, whole = np.atleast_1d(part), np.atleast_1d(whole)
+    return np.divide(part, whole, out=np.ones_like(whole), where=whole > 0.0)

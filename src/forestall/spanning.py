@@ -19,7 +19,7 @@ from forestall.kernels import Gaussian, gram
 from forestall.landmarks import Landmarks, chosen
 from forestall.lowrank import Approximation, Nystrom, RandomFourier
 from forestall.polynomials import polynomial_gradient, polynomials
-from forestall.select import LEAST, Choice
+from forestall.select import Choice
 from forestall.waves import features, frequencies
 
 # Centres of the Gaussian part at most, and what may be left unexplained by them as a
@@ -70,7 +70,7 @@ class Spanning:
         heights = np.repeat(np.sqrt(choice.hills), TOPS)
         spread = np.concatenate([spread, heights])
         t, nothing = z / choice.widths, np.empty((0, d))
-        if choice.smooth <= LEAST * choice.noise:
+        if not choice.bends:
             return cls(choice, spread, nothing, np.empty((0, 0)), nothing)
         if isinstance(approximation, RandomFourier):
             rng = np.random.default_rng(approximation.seed)

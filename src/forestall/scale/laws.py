@@ -150,7 +150,7 @@ class Blank:
         size = int(np.clip((high - low) / width, GRID, FINEST))
         grid = np.linspace(low, high, size)
         below = ndtr((grid[:, None] - at) / width) @ weights
-        return Law(grid, recentred(grid, below), self.spread, distortion)
+        return Law(*recentred(grid, below), self.spread, distortion)
 
 
 @dataclass(frozen=True, eq=False)
