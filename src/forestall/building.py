@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from forestall.arrays import Array
 from forestall.climb import guessed, refined
 from forestall.encoding import Categorical
-from forestall.equation import Counts, Equation, Usual, credible, loud
+from forestall.equation import Counts, Equation, Usual, loud, tamed
 from forestall.law import Law
 from forestall.lowrank import Approximation
 from forestall.mechanism import Draft, Mechanism
@@ -227,7 +227,7 @@ class Builder:
             ends, guess = EVERYWHERE, self._guess(inputs, v, slice(None))
             open_to = self._refined(guess, inputs, v)
             return Equation(inputs, column, ends, self._draft(z, v, open_to))
-        ends = low, high = credible(v)
+        ends = low, high = tamed(v)
         sane = (low <= v) & (v <= high)
         guess = self._guess(inputs, v, sane)
         if not self.parts.recentred:

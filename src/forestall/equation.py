@@ -14,8 +14,8 @@ from forestall.mechanism import Draft, Mechanism, Moments
 # How many interquartile ranges a value may lie from the middle before it is absurd, and
 # a residual before it no longer moves the mean; of a normal law one in 150 does.
 ABSURD, STRAY = 10.0, 2.0
-# The share of records that are not on the outskirts, and of those that are not absurd.
-MOST, NEARLY_ALL = 0.8, 0.99
+# The share of records that are not on the outskirts.
+MOST = 0.8
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,13 +147,3 @@ def tamed(v: Float[Array, " n"], reach: float = ABSURD) -> tuple[float, float]:
     low, middle, high = np.quantile(v, [0.25, 0.5, 0.75]).tolist()
     reach *= high - low
     return (middle - reach, middle + reach) if reach > 0 else (-np.inf, np.inf)
-
-
-def credible(v: Float[Array, " n"]) -> tuple[float, float]:
-    """Say where a value begins to be absurd; nearly all are not."""
-    low, high = tamed(v)
-    rare = 0.5 * (1.0 - NEARLY_ALL)
-    # Of values that were seen: between them and a wrong entry lies anything.
-    least = float(np.quantile(v, rare, method="higher"))
-    most = float(np.quantile(v, 1.0 - rare, method="lower"))
-    return min(low, least), max(high, most)

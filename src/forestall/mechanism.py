@@ -29,7 +29,7 @@ LOUD = np.array([0.1, 10.0])
 # figure uses, for nine intervals of ten to hold.
 DOUBT = 1.1
 # The variance of bends that a sample does not show, beside that of the noise.
-UNSHOWN = 0.0005
+UNSHOWN = 0.001
 # Records handled at a time.
 BLOCK = 1 << 14
 
