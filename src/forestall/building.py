@@ -235,14 +235,15 @@ class Builder:
             draft = self._draft(z, v, Alternatives((guess,)))
             return Equation(inputs, column, ends, draft)
         first = self._draft(z[sane], v[sane], Alternatives((guess,)), n_draws=0)
-        look = first.settled(first.count(z[sane], v[sane]), z[sane], v[sane])
+        moments = first.count(z[sane], v[sane])
         # What strays is pulled in; where records are louder than elsewhere, they count
         # less, from here on.
-        usual = Usual.of(look, z)
+        usual = Usual.of(first.settled(moments, z[sane], v[sane]), z)
         v = usual.believable(z, v, ends)
         calm = usual.calmed(z, v)
         local = self.parts.local_laws
-        spread, quiet = loud(z[sane], look.residuals) if local else (None, 1.0)
+        residuals = first.settled(moments, z, v).residuals
+        spread, quiet = loud(z, residuals) if local else (None, 1.0)
         loudness = None if spread is None else spread(z, 0) ** 2
         open_to = self._refined(guess, inputs, calm, loudness)
         draft = self._draft(z, calm, open_to)
