@@ -14,7 +14,7 @@ from forestall.encoding import Categorical
 from forestall.equation import Counts, Equation, Usual, loud, tamed
 from forestall.law import Law
 from forestall.lowrank import Approximation
-from forestall.mechanism import Draft, Mechanism
+from forestall.mechanism import Draft, Mechanism, Moments
 from forestall.observations import Observations
 from forestall.problem import Problem
 from forestall.region import Polytope
@@ -76,6 +76,29 @@ class Piece:
         """Name the equation of each column: itself, then what it follows from."""
         own = range(self.columns.start, self.columns.stop)
         return [(column, *self.inputs.tolist()) for column in own]
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """A first look at a mean.
+
+    Args:
+        guess: Its hyperparameters.
+        draft: Its functions.
+        moments: The sums by which it was settled.
+        usual: What it tells of the records.
+    """
+
+    guess: Choice
+    draft: Draft
+    moments: Moments
+    usual: Usual
+
+    def residuals(
+        self, z: Float[Array, "n d"], v: Float[Array, " n"]
+    ) -> Float[Array, " n"]:
+        """Tell how far records stray from it."""
+        return self.draft.settled(self.moments, z, v).residuals
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,36 +247,45 @@ class Builder:
         """Choose the functions of a mean."""
         z, v = self.state[:, inputs], self.state[:, column]
         if self._is_level(column):
-            ends, guess = EVERYWHERE, self._guess(inputs, v, slice(None))
+            ends, guess = EVERYWHERE, self._guess(inputs, v)
             open_to = self._refined(guess, inputs, v)
             return Equation(inputs, column, ends, self._draft(z, v, open_to))
         ends = low, high = tamed(v)
-        sane = (low <= v) & (v <= high)
-        guess = self._guess(inputs, v, sane)
         if not self.parts.recentred:
             v = np.clip(v, *ends)
-            draft = self._draft(z, v, Alternatives((guess,)))
+            draft = self._draft(z, v, Alternatives((self._guess(inputs, v),)))
             return Equation(inputs, column, ends, draft)
-        first = self._draft(z[sane], v[sane], Alternatives((guess,)), n_draws=0)
-        moments = first.count(z[sane], v[sane])
+        look = self._look(inputs, v, (low <= v) & (v <= high))
+        if not look.usual.tells(z, v, ends):
+            v = np.clip(v, *ends)
+            look = self._look(inputs, v, np.ones(len(v), dtype=bool))
         # What strays is pulled in; where records are louder than elsewhere, they count
         # less, from here on.
-        usual = Usual.of(first.settled(moments, z[sane], v[sane]), z)
-        v = usual.believable(z, v, ends)
-        calm = usual.calmed(z, v)
-        local = self.parts.local_laws
-        residuals = first.settled(moments, z, v).residuals
+        v = look.usual.believable(z, v, ends)
+        calm = look.usual.calmed(z, v)
+        residuals, local = look.residuals(z, v), self.parts.local_laws
         spread, quiet = loud(z, residuals) if local else (None, 1.0)
         loudness = None if spread is None else spread(z, 0) ** 2
-        open_to = self._refined(guess, inputs, calm, loudness)
+        open_to = self._refined(look.guess, inputs, calm, loudness)
         draft = self._draft(z, calm, open_to)
-        return Equation(inputs, column, ends, draft, usual, spread, quiet)
+        return Equation(inputs, column, ends, draft, look.usual, spread, quiet)
+
+    def _look(
+        self, inputs: Int[Array, " d"], v: Float[Array, " n"], sane: Bool[Array, " n"]
+    ) -> Look:
+        """Take a first look at a mean, by some of the records."""
+        z = self.state[:, inputs]
+        guess = self._guess(inputs, v, sane)
+        draft = self._draft(z[sane], v[sane], Alternatives((guess,)), n_draws=0)
+        moments = draft.count(z[sane], v[sane])
+        seen = draft.settled(moments, z[sane], v[sane])
+        return Look(guess, draft, moments, Usual.of(seen, z))
 
     def _guess(
         self,
         inputs: Int[Array, " d"],
         v: Float[Array, " n"],
-        sane: Bool[Array, " n"] | slice,
+        sane: Bool[Array, " n"] | slice = slice(None),
     ) -> Choice:
         z, v = self.state[:, inputs][sane], v[sane]
         if not self.parts.recentred:

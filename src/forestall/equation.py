@@ -45,22 +45,32 @@ class Usual:
         ends, far = (tamed(mechanism.residuals, reach) for reach in (STRAY, ABSURD))
         return cls(mechanism, ends, far, outskirts)
 
-    def believable(
+    def tells(
         self, z: Float[Array, "n d"], v: Float[Array, " n"], ends: tuple[float, float]
-    ) -> Float[Array, " n"]:
-        """Pull in what is beyond the ends, unless its inputs tell of it.
+    ) -> bool:
+        """Whether inputs tell of most values beyond the ends.
 
         A product of two inputs has values far from all others that are not absurd.
         """
-        low, high = ends
-        (out,) = np.nonzero((v < low) | (v > high))
+        out = (v < ends[0]) | (v > ends[1])
+        if not out.any():
+            return True
+        near = np.abs(v[out] - self._mean(z[out])) < np.abs(
+            v[out] - np.clip(v[out], *ends)
+        )
+        return bool(near.mean() > 0.5)
+
+    def believable(
+        self, z: Float[Array, "n d"], v: Float[Array, " n"], ends: tuple[float, float]
+    ) -> Float[Array, " n"]:
+        """Pull in what is beyond the ends, unless its inputs tell of it."""
+        (out,) = np.nonzero((v < ends[0]) | (v > ends[1]))
         if not len(out):
             return v
-        mean = self.mechanism(z[out], np.array([0]))[:, 0]
-        usual = np.clip(v[out], low, high)
+        mean, usual = self._mean(z[out]), np.clip(v[out], *ends)
         told = mean + np.clip(v[out] - mean, *self.far)
-        tame = v.copy()
         nearer = np.abs(v[out] - told) < np.abs(v[out] - usual)
+        tame = v.copy()
         tame[out] = np.where(nearer, told, usual)
         return tame
 
@@ -68,9 +78,12 @@ class Usual:
         self, z: Float[Array, "n d"], v: Float[Array, " n"]
     ) -> Float[Array, " n"]:
         """Pull in what strays."""
-        mean = self.mechanism(z, np.array([0]))[:, 0]
+        mean = self._mean(z)
         calm = mean + np.clip(v - mean, *self.ends)
         return np.where(np.sum(z**2, axis=1) <= self.outskirts, calm, v)
+
+    def _mean(self, z: Float[Array, "n d"]) -> Float[Array, " n"]:
+        return self.mechanism(z, np.array([0]))[:, 0]
 
 
 @dataclass(frozen=True, eq=False)
