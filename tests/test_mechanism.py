@@ -413,11 +413,25 @@ def test_a_value_far_from_all_others_is_believed_where_its_inputs_tell_of_it(rng
     v[wrong] = [50.0, -50.0, 1e6]
     sane = (low <= v) & (v <= high)
     assert np.sum(~sane) > 6
-    look = looked_at(z[sane], v[sane])
-    believed = Usual.of(look, z).believable(z, v, ends)
+    usual = Usual.of(looked_at(z[sane], v[sane]), z)
+    assert usual.tells(z, v, ends)
+    believed = usual.believable(z, v, ends)
     others = np.setdiff1d(np.arange(800), wrong)
     np.testing.assert_allclose(believed[others], truth[others], atol=0.5)
     assert np.abs(believed[wrong]).max() <= max(-low, high) + 2.0
+
+
+def test_inputs_do_not_tell_of_heavy_tails(rng):
+    z = rng.normal(size=(800, 2))
+    v = z[:, 0] + 0.3 * rng.standard_t(1.5, size=800)
+    low, high = ends = tamed(v)
+    sane = (low <= v) & (v <= high)
+    assert not sane.all()
+    usual = Usual.of(looked_at(z[sane], v[sane]), z)
+    assert not usual.tells(z, v, ends)
+    assert usual.tells(z[sane], v[sane], ends)
+    believed = usual.believable(z, v, ends)
+    assert low <= believed.min() and believed.max() <= high
 
 
 def test_draws_spread_out_away_from_the_records(fitted):
