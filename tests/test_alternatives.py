@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from forestall.climb import guessed, refined
+from forestall.likeliest import guessed, refined
 from forestall.lowrank import Nystrom, RandomFourier
 from forestall.mechanism import UNSHOWN, Draft, Mechanism
 from forestall.select import Alternatives, Choice

@@ -49,7 +49,7 @@ ORDER = [
     "polynomials",
     "unbent",
     "likelihood",
-    "climb",
+    "likeliest",
     "spanning",
     "mechanism",
     "evidence",

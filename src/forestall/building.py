@@ -9,10 +9,10 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from forestall.arrays import Array
-from forestall.climb import guessed, refined
 from forestall.encoding import Categorical
 from forestall.equation import Counts, Equation, Usual, loud, tamed
 from forestall.law import Law
+from forestall.likeliest import guessed, refined
 from forestall.lowrank import Approximation
 from forestall.mechanism import Draft, Mechanism, Moments
 from forestall.observations import Observations

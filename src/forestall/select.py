@@ -55,6 +55,13 @@ class Choice:
         """Whether the Gaussian part is more than nothing."""
         return self.smooth > LEAST * self.noise
 
+    @property
+    def heights(self) -> Float[Array, " d"]:
+        """The prior variance of the hills of each input column, zero without them."""
+        heights = np.zeros(len(self.linear))
+        heights[self.hilly] = self.hills
+        return heights
+
 
 @dataclass(frozen=True, eq=False)
 class Alternatives:
@@ -79,7 +86,7 @@ class Alternatives:
         if not others:
             return first
         bent = max(self.choices, key=lambda choice: choice.smooth)
-        heights = np.max([_heights(choice) for choice in self.choices], axis=0)
+        heights = np.max([choice.heights for choice in self.choices], axis=0)
         (hilly,) = np.nonzero(heights)
         return replace(
             bent,
@@ -106,7 +113,7 @@ class Alternatives:
                 np.ones(1),
                 _share(choice.linear, whole.linear),
                 np.repeat(_share(choice.quadratic, whole.quadratic), n_products),
-                np.repeat(_share(_heights(choice)[whole.hilly], whole.hills), TOPS),
+                np.repeat(_share(choice.heights[whole.hilly], whole.hills), TOPS),
                 np.repeat(_share(bends, whole.smooth), m + f),
             ]
             rows.append(np.sqrt(np.concatenate(variances)))
@@ -127,12 +134,6 @@ class Alternatives:
         levels = (places + rng.random((n_blocks, 1))) / EVENLY
         ends = np.cumsum(self.shares[:-1])
         return np.searchsorted(ends, levels.ravel()[:n_draws], side="right")
-
-
-def _heights(choice: Choice) -> Float[Array, " d"]:
-    heights = np.zeros(len(choice.linear))
-    heights[choice.hilly] = choice.hills
-    return heights
 
 
 def _share(

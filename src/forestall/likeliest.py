@@ -32,25 +32,16 @@ VARIANCE, NOISE = (-12.0, 5.0), (-9.0, 2.0)
 WIDTH = (np.log(0.15), np.log(30.0))
 
 
-def choose(
-    z: Float[Array, "n d"],
-    y: Float[Array, " n"],
-    groups: Int[Array, " d"],
+def guessed(
+    z: Float[Array, "n d"], y: Float[Array, " n"], groups: Int[Array, " d"]
 ) -> Choice:
-    """Maximise the marginal likelihood, on subsamples where there are many records.
+    """Find by few records which of several peaks is the highest.
 
     Args:
         z: The inputs, standardised.
         y: The output, standardised.
         groups: The variable behind each input column; a variable has one width.
     """
-    return refined(guessed(z, y, groups), z, y, groups).choices[0]
-
-
-def guessed(
-    z: Float[Array, "n d"], y: Float[Array, " n"], groups: Int[Array, " d"]
-) -> Choice:
-    """Find by few records which of several peaks is the highest, as for `choose`."""
     if not z.shape[1]:
         return Choice(np.empty(0), 1e-12, 1e-12, 1.0, np.empty(0))
     few = Selection.among(z, y, groups, FEW)
@@ -66,14 +57,14 @@ def refined(
     groups: Int[Array, " d"],
     loudness: Float[Array, " n"] | None = None,
 ) -> Alternatives:
-    """Go on from a guess to the top, by more records, as for `choose`.
+    """Go on from a guess to the top, by more records.
 
     Bends that the guess has left out, being of few records, get a second chance.
 
     Args:
         guess: Where to begin.
-        z: The inputs.
-        y: The output.
+        z: The inputs, standardised.
+        y: The output, standardised.
         groups: The variable behind each input column.
         loudness: The variance of each record's noise, on any scale; ``None`` where all
             are alike. What is noise must not be taken for bends.
@@ -90,11 +81,9 @@ def refined(
 def _theta(choice: Choice, groups: Int[Array, " d"]) -> Float[Array, " k"]:
     """Read the logarithms back, one for each variable."""
     _, first = np.unique(groups, return_index=True)
-    heights = np.zeros(len(groups))
-    heights[choice.hilly] = choice.hills
     # Of the columns of a variable some may have hills.
     highest = np.zeros(len(first))
-    np.maximum.at(highest, groups, heights)
+    np.maximum.at(highest, groups, choice.heights)
     common = [choice.quadratic, choice.smooth, choice.noise]
     each = [choice.linear[first], choice.widths[first], highest]
     return np.log(np.maximum(np.concatenate([common, *each]), np.exp(NOTHING)))
