@@ -21,7 +21,16 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"\d+\.?\d*")
-PLANS = ["foundation", "decisions", "unseen", "ablations", "rivals", "large", "ascent"]
+PLANS = [
+    "foundation",
+    "decisions",
+    "unseen",
+    "ablations",
+    "rivals",
+    "large",
+    "large-unseen",
+    "ascent",
+]
 FORESTALL = [sys.executable, "-m", "forestall"]
 
 
