@@ -12,12 +12,11 @@ from forestall import NestedRehearsal, Policy, Problem, SpecError
 from forestall.baselines import NoAction
 from forestall.diagnostics import contexts_at, diagnose, leeways_of
 from forestall.errors import DataError
-from forestall.mechanism import Mechanism
 from forestall.overlap import between, parts_of, thirds
 from forestall.quality import Input, distance_from_uniform, learned, moved
 from forestall.simulate import brisk, simulate
 from forestall.staged import StagedRehearsal
-from worlds import DOSING, LENDING, dosing, lending
+from worlds import DOSING, LENDING, dosing, lending, mechanism_of
 
 N = 200
 
@@ -92,7 +91,7 @@ def test_left_out_residuals_are_those_of_refitting_without_the_record(policy):
     mechanism, i = each.mechanisms[0], 17
     rest = np.delete(np.arange(N), i)
     rng = np.random.default_rng(0)
-    again = Mechanism.of(each.z[rest], each.values[rest, 0], mechanism.choice, 1, rng)
+    again = mechanism_of(each.z[rest], each.values[rest, 0], mechanism.choice, 1, rng)
     missed = each.values[i, 0] - again(each.z[[i]], np.array([0]))[0, 0]
     # Mean and scale of the output are taken anew there, and move a little.
     assert each.residuals[i, 0] == pytest.approx(missed, rel=0.02, abs=0.01)

@@ -7,17 +7,18 @@ from scipy.special import ndtr
 from scipy.stats import kstest
 
 from forestall import mechanism as home
+from forestall.draft import DOUBT, Draft
 from forestall.equation import STRAY, Usual, tamed
 from forestall.hills import FAR, WIDTH, hills
 from forestall.kernels import gram
 from forestall.law import Law, ridge_if_it_helps
 from forestall.likeliest import Selection, guessed, refined
-from forestall.likelihood import NOTHING, Likelihood
+from forestall.likelihood import NOTHING, Dense
 from forestall.lowrank import Nystrom, RandomFourier
-from forestall.mechanism import DOUBT, Draft, Mechanism
 from forestall.polynomials import polynomials
 from forestall.select import Alternatives, Choice
 from forestall.spanning import trends
+from worlds import mechanism_of
 
 DRAWS = np.arange(65)
 
@@ -42,7 +43,7 @@ def curved():
 def fitted(curved):
     z, _, v = curved
     choice = choose(z, standardised(v), np.arange(3))
-    return Mechanism.of(z, v, choice, 64, np.random.default_rng(1))
+    return mechanism_of(z, v, choice, 64, np.random.default_rng(1))
 
 
 @pytest.fixture
@@ -86,11 +87,10 @@ def test_the_likelihood_is_that_of_a_gaussian_process(rng):
         ]
     ) + noise * np.eye(30)
     slow = 0.5 * y @ np.linalg.inv(K) @ y + 0.5 * np.linalg.slogdet(K)[1]
-    likelihood = Likelihood(z, y, np.array([0, 1]))
+    likelihood = Dense(z, y, np.array([0, 1]))
     other = theta + 0.1
     without_beliefs = [
-        likelihood(t)[0] - likelihood._believed(t, 0.0, np.zeros(9))[0]
-        for t in (theta, other)
+        likelihood.fit(t)[0] for t in (theta, other)
     ]
     assert without_beliefs[0] == pytest.approx(slow, abs=1e-8)
     assert without_beliefs[1] != pytest.approx(slow, abs=1e-3)
@@ -99,7 +99,7 @@ def test_the_likelihood_is_that_of_a_gaussian_process(rng):
 def test_the_gradient_of_the_likelihood_is_right(rng):
     z, y = rng.normal(size=(40, 4)), rng.normal(size=40)
     z[:, 3] = z[:, 3] > 0
-    likelihood = Likelihood(z, y, np.array([0, 1, 1, 2]))
+    likelihood = Dense(z, y, np.array([0, 1, 1, 2]))
     assert likelihood.curved.tolist() == [0, 1, 2]
     theta = np.array([-2.0, -0.5, -1, -0.3, 0.4, 0.2, 0.5, 0.1, 0.3, -1.5, -0.7, -1])
     error = check_grad(lambda t: likelihood(t)[0], lambda t: likelihood(t)[1], theta)
@@ -111,7 +111,7 @@ def test_without_bends_sums_over_records_give_the_same(rng, even):
     z, y = rng.normal(size=(90, 3)), rng.normal(size=90)
     z[:, 2] = z[:, 2] > 0
     loudness = np.ones(90) if even else rng.uniform(0.2, 5.0, size=90)
-    likelihood = Likelihood(z, y, np.array([0, 0, 1]), loudness)
+    likelihood = Dense(z, y, np.array([0, 0, 1]), loudness)
     assert likelihood.unbent is not None
     theta = np.array([-2.0, NOTHING, -1, -0.3, 0.4, 0.5, 0.1, -1.5, -0.7])
     value, slopes = likelihood(theta)
@@ -146,13 +146,14 @@ def test_hills_leave_less_to_learn_where_effects_add_up(rng):
 
     v = truth(z) + 0.5 * rng.normal(size=400)
     with_hills = choose(z, standardised(v), np.arange(6))
-    likelihood = Selection(z, standardised(v), np.arange(6))
+    likelihood = Dense(z, standardised(v), np.arange(6))
     # No column is curved, so none has hills.
     vars(likelihood)["curved"] = np.empty(0, dtype=int)
-    without = likelihood.alternatives([likelihood.maximised()]).choices[0]
+    selection = Selection(likelihood)
+    without = selection.alternatives([selection.maximised()]).choices[0]
 
     def off(choice):
-        mechanism = Mechanism.of(z, v, choice, 0, np.random.default_rng(0))
+        mechanism = mechanism_of(z, v, choice, 0, np.random.default_rng(0))
         return np.mean((mechanism(points, DRAWS[:1])[:, 0] - truth(points)) ** 2)
 
     assert off(with_hills) < 0.5 * off(without)
@@ -174,7 +175,7 @@ def test_hills_that_nobody_asked_for_go_also_beside_little_noise(rng):
 
 @pytest.mark.filterwarnings("error")
 def test_absurd_inputs_overflow_nowhere(fitted):
-    bent = Mechanism.of(
+    bent = mechanism_of(
         np.zeros((20, 3)), np.arange(20.0), CHOICE, 2, np.random.default_rng(0)
     )
     for mechanism in (fitted, bent):
@@ -230,7 +231,7 @@ def test_the_mean_equals_the_exact_gaussian_process(curved):
     z, _, v = curved
     slopes = np.array([0.5, 0.5, 0.1])
     choice = Choice(slopes, 0.1, 0.8, 0.05, np.array([3.0, 3.0, 6.0]))
-    mechanism = Mechanism.of(z, v, choice, 4, np.random.default_rng(0))
+    mechanism = mechanism_of(z, v, choice, 4, np.random.default_rng(0))
 
     def kernel(p, q):
         dot = p @ q.T
@@ -376,7 +377,7 @@ def test_seven_digits_are_enough_for_every_draw(fitted, monkeypatch, rng):
 
 def looked_at(z, v):
     choice = choose(z, standardised(v), np.arange(z.shape[1]))
-    return Mechanism.of(z, v, choice, 0, np.random.default_rng(1))
+    return mechanism_of(z, v, choice, 0, np.random.default_rng(1))
 
 
 def test_heavy_tails_move_a_calmed_mean_less(rng):
@@ -449,7 +450,7 @@ def test_a_trend_continues_where_there_are_no_records(rng):
     z = rng.normal(size=(400, 1))
     v = 2 * z[:, 0] + 0.1 * rng.normal(size=400)
     choice = choose(z, standardised(v), np.array([0]))
-    mechanism = Mechanism.of(z, v, choice, 8, rng)
+    mechanism = mechanism_of(z, v, choice, 8, rng)
     assert mechanism(np.array([[8.0]]), DRAWS[:1])[0, 0] == pytest.approx(16, abs=1.5)
 
 

@@ -136,8 +136,8 @@ def test_an_absurd_record_costs_no_other_its_digits():
 def learned(approximation, supply):
     """The density that a staged fit tells support by, without its mechanisms."""
     method = StagedRehearsal(approximation=approximation)
-    builder = Builder(method.parts, DOSING, supply.sample)
-    return builder._counts({}, supply)[1]
+    builder = Builder(method.parts, DOSING, supply)
+    return builder._counts({})[1]
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def fitted(n, size):
     total = Held.total
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Held, "total", lambda s, w: heard.append(w) or total(s, w))
-        system = Builder(ROUGH.parts, PROBLEM, supply.sample).learned(supply).system
+        system = Builder(ROUGH.parts, PROBLEM, supply).learned().system
     (count,) = [work for work in heard if isinstance(work, Straying)]
     return system, data, count
 

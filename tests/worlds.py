@@ -3,6 +3,8 @@
 import numpy as np
 
 from forestall import Problem
+from forestall.draft import Draft
+from forestall.select import Alternatives
 
 LENDING = Problem(
     context=["score", "debt"],
@@ -51,3 +53,9 @@ WORLDS = {"lending": (LENDING, lending), "dosing": (DOSING, dosing)}
 
 def contexts_of(problem, history, rows):
     return {name: np.asarray(history[name])[rows] for name in problem.context}
+
+
+def mechanism_of(z, v, choice, n_draws, rng, loudness=None):
+    """Learn one mean by itself."""
+    draft = Draft.of(z, v, Alternatives((choice,)), n_draws, rng)
+    return draft.settled(draft.count(z, v, loudness), z, v, loudness)

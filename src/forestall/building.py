@@ -9,12 +9,15 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from forestall.arrays import Array
+from forestall.coin import Coin
+from forestall.draft import Draft, Moments
 from forestall.encoding import Categorical
-from forestall.equation import Counts, Equation, Usual, loud, tamed
+from forestall.equation import Counts, Equation, Toss, Usual, loud, tamed
 from forestall.law import Law
-from forestall.likeliest import guessed, refined
+from forestall.likeliest import everything, guessed, recounted, refined
+from forestall.likelihood import curved
 from forestall.lowrank import Approximation
-from forestall.mechanism import Draft, Mechanism, Moments
+from forestall.mechanism import Mechanism
 from forestall.observations import Observations
 from forestall.problem import Problem
 from forestall.region import Polytope
@@ -27,6 +30,8 @@ from forestall.spanning import CENTRES
 from forestall.support import Density, Support
 
 EVERYWHERE = (-np.inf, np.inf)
+# How often log odds are looked at, before their functions are chosen.
+LOOKS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,9 +121,10 @@ class Builder:
     laws, from all of them, which only have to be counted.
     """
 
-    def __init__(self, parts: Parts, problem: Problem, sample: Observations) -> None:
+    def __init__(self, parts: Parts, problem: Problem, supply: Supply) -> None:
         """Lay out the state: contexts, covariates, actions, outcomes."""
-        self.parts, self.problem, self.sample = parts, problem, sample
+        self.parts, self.problem, self.supply = parts, problem, supply
+        self.sample = sample = supply.sample
         self.rng = np.random.default_rng([parts.seed, 0])
         schema = sample.schema
         self.state, self.joint = state_of(sample), joint(sample)
@@ -130,10 +136,11 @@ class Builder:
             start += block.width
         covariates = schema.covariates.columns
         self.levels = {c.name for c in covariates if isinstance(c, Categorical)}
+        self.coins = [Coin.of(v) for v in self.state.T]
         self.rank = {v: k for k, tier in enumerate(problem.tiers) for v in tier}
         self.parents = known_parents(problem)
 
-    def learned(self, supply: Supply) -> Learned:
+    def learned(self) -> Learned:
         """Learn every variable that is not given, in order, and what was usual."""
         pieces, outcomes = self._pieces(), self._outcomes()
         wanted = [*pieces, *(p.apart for p in pieces if p.apart), *outcomes]
@@ -142,19 +149,23 @@ class Builder:
             for piece in wanted
             for key in piece.keys
         }
-        counts, density = self._counts(equations, supply)
+        counts, density = self._counts(equations)
+        if self.supply.sampled and self.parts.recentred:
+            for key, equation in equations.items():
+                chosen = self._chosen_by_all(equation, counts.moments[key])
+                equations[key], counts.moments[key] = chosen
         mechanisms = {
             key: equation.mechanism(counts.moments[key], self.state)
             for key, equation in equations.items()
         }
         laws: dict[Key, Law] = {}
-        if supply.sampled:
+        if self.supply.sampled:
             strays = {
                 piece.keys[0]: self._strays(piece, equations, counts, mechanisms)
                 for piece in wanted
-                if piece.name not in self.levels
+                if piece.name not in self.levels and self._coin(piece) is None
             }
-            laws = self._counted(strays, supply)
+            laws = self._counted(strays)
         system = Rehearsal(
             tuple(self._node(piece, mechanisms, laws) for piece in pieces),
             tuple(self._outcome(piece, mechanisms, laws) for piece in outcomes),
@@ -164,23 +175,33 @@ class Builder:
         )
         return Learned(system, density)
 
-    def _counts(
-        self, equations: Mapping[Key, Equation], supply: Supply
-    ) -> tuple[Counts, Density]:
+    def _counts(self, equations: Mapping[Key, Equation]) -> tuple[Counts, Density]:
         """Read all records once, for the means and for what was usual."""
-        count, gathering = Counting(equations), self._gathering(supply)
+        count, gathering = Counting(equations), self._gathering()
         if gathering is None:
-            return supply.total(count), Support.of(self.joint)
-        counts, groups = supply.total(Several((count, gathering))).parts
+            return self.supply.total(count), Support.of(self.joint)
+        counts, groups = self.supply.total(Several((count, gathering))).parts
         return counts, gathering.density(groups, self.joint)
 
-    def _gathering(self, supply: Supply) -> Gathering | None:
+    def _chosen_by_all(
+        self, equation: Equation, moments: Moments
+    ) -> tuple[Equation, Moments]:
+        """Choose again what a sample has chosen, by the sums over all records."""
+        draft = equation.draft
+        if not len(equation.inputs):
+            return equation, moments
+        likelihood = draft.likelihood(moments, self._groups(equation.inputs))
+        open_to = recounted(draft.choice, likelihood)
+        draft, moments = draft.under(open_to, moments, self.rng)
+        return replace(equation, draft=draft), moments
+
+    def _gathering(self) -> Gathering | None:
         """Lay landmarks for the density; ``None`` where it takes all records."""
         low = self.parts.approximation
-        if low is None and not supply.sampled:
+        if low is None and not self.supply.sampled:
             return None
         rank = CENTRES if low is None else low.n_landmarks
-        return Gathering.of(self.joint, supply.n, rank, self.parts.seed)
+        return Gathering.of(self.joint, self.supply.n, rank, self.parts.seed)
 
     def _pieces(self) -> list[Piece]:
         """List covariates and actions, in order."""
@@ -248,9 +269,12 @@ class Builder:
         z, v = self.state[:, inputs], self.state[:, column]
         if self._is_level(column):
             ends, guess = EVERYWHERE, self._guess(inputs, v)
-            open_to = self._refined(guess, inputs, v)
+            open_to = self._laid(self._refined(guess, inputs, v), z)
             return Equation(inputs, column, ends, self._draft(z, v, open_to))
         ends = low, high = tamed(v)
+        coin = self.coins[column]
+        if coin is not None:
+            return self._tossed(inputs, column, coin)
         if not self.parts.recentred:
             v = np.clip(v, *ends)
             draft = self._draft(z, v, Alternatives((self._guess(inputs, v),)))
@@ -267,8 +291,31 @@ class Builder:
         spread, quiet = loud(z, residuals) if local else (None, 1.0)
         loudness = None if spread is None else spread(z, 0) ** 2
         open_to = self._refined(look.guess, inputs, calm, loudness)
-        draft = self._draft(z, calm, open_to)
+        draft = self._draft(z, calm, self._laid(open_to, z))
+        if spread is not None:
+            draft = draft.of_one_noise()
         return Equation(inputs, column, ends, draft, look.usual, spread, quiet)
+
+    def _tossed(self, inputs: Int[Array, " d"], column: int, coin: Coin) -> Equation:
+        """Choose the functions of the log odds of the higher of two values."""
+        z, v = self.state[:, inputs], self.state[:, column]
+        look = self._look(inputs, v, np.ones(len(v), dtype=bool))
+        toss = Toss(coin, look.usual.mechanism, of_odds=False)
+        odds, loudness = toss.odds(z, v), toss(z, 0) ** 2
+        for _ in range(LOOKS):
+            draft = self._draft(z, odds, Alternatives((look.guess,)), n_draws=0)
+            seen = draft.settled(draft.count(z, odds, loudness), z, odds, loudness)
+            toss = Toss(coin, seen, of_odds=True)
+            odds, loudness = toss.odds(z, v), toss(z, 0) ** 2
+        open_to = self._refined(look.guess, inputs, odds, loudness)
+        draft = self._draft(z, odds, self._laid(open_to, z)).of_one_noise()
+        return Equation(inputs, column, EVERYWHERE, draft, spread=toss)
+
+    def _laid(self, open_to: Alternatives, z: Float[Array, "n d"]) -> Alternatives:
+        """Leave nothing out where all records will choose again."""
+        if not self.supply.sampled or not z.shape[1]:
+            return open_to
+        return Alternatives((everything(open_to.whole, curved(z)),))
 
     def _look(
         self, inputs: Int[Array, " d"], v: Float[Array, " n"], sane: Bool[Array, " n"]
@@ -290,7 +337,7 @@ class Builder:
         z, v = self.state[:, inputs][sane], v[sane]
         if not self.parts.recentred:
             flat = np.full(z.shape[1], 1e-12)
-            return Choice(flat, 1e-12, 1e-12, 1.0, np.ones(z.shape[1]))
+            return Choice(flat, 0.0, 0.0, 1.0, np.ones(z.shape[1]))
         return guessed(z, _scaled(v), self._groups(inputs))
 
     def _refined(
@@ -313,7 +360,8 @@ class Builder:
         n_draws: int | None = None,
     ) -> Draft:
         n_draws = self.parts.n_draws if n_draws is None else n_draws
-        return Draft.of(z, v, open_to, n_draws, self.rng, self.parts.approximation)
+        low, n = self.parts.approximation, self.supply.n
+        return Draft.of(z, v, open_to, n_draws, self.rng, low, n)
 
     def _is_level(self, column: int) -> bool:
         return any(
@@ -348,8 +396,17 @@ class Builder:
         mechanism = mechanisms[piece.keys[0]]
         return Outcome(piece.inputs, mechanism, self._law(piece, mechanism, laws))
 
-    def _law(self, piece: Piece, mechanism: Mechanism, laws: Mapping[Key, Law]) -> Law:
+    def _coin(self, piece: Piece) -> Coin | None:
+        """The law of a variable with two values; ``None`` where it has more."""
+        return self.coins[piece.columns.start]
+
+    def _law(
+        self, piece: Piece, mechanism: Mechanism, laws: Mapping[Key, Law]
+    ) -> Law | Coin:
         """Learn the law of the residuals, unless all records were counted for it."""
+        coin = self._coin(piece)
+        if coin is not None:
+            return coin
         if piece.keys[0] in laws:
             return laws[piece.keys[0]]
         z, n_draws = self.state[:, piece.inputs], self.parts.n_draws
@@ -371,9 +428,9 @@ class Builder:
         still = replace(equations[key], draft=equations[key].draft.still())
         return Strays(still, counts.moments[key], blank)
 
-    def _counted(self, strays: Mapping[Key, Strays], supply: Supply) -> dict[Key, Law]:
+    def _counted(self, strays: Mapping[Key, Strays]) -> dict[Key, Law]:
         """Learn the laws by one more pass over all records."""
-        tallies = supply.total(Straying(strays)).tallies
+        tallies = self.supply.total(Straying(strays)).tallies
         return {
             key: each.blank.law(tallies[key], self.parts.n_draws, self.rng)
             for key, each in strays.items()
@@ -446,6 +503,7 @@ def _between_ties(y: Float[Array, " n"], bound: float, strict: bool) -> float:
     if not inside.any() or inside.all():
         return bound
     last = int(np.flatnonzero(inside)[-1])
-    if counts[last : last + 2].min() < max(2, 0.01 * len(y)):
+    rare = counts[last : last + 2].min() < max(2, 0.01 * len(y))
+    if rare and len(values) > 2:
         return bound
     return float(0.5 * (values[last] + values[last + 1]))

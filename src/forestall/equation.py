@@ -6,16 +6,22 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.special import expit, logit
 
 from forestall.arrays import Array
+from forestall.coin import Coin
+from forestall.draft import Draft, Moments
 from forestall.loudness import Loudness
-from forestall.mechanism import Draft, Mechanism, Moments
+from forestall.mechanism import Mechanism
 
 # How many interquartile ranges a value may lie from the middle before it is absurd, and
 # a residual before it no longer moves the mean; of a normal law one in 150 does.
 ABSURD, STRAY = 10.0, 2.0
 # The share of records that are not on the outskirts.
 MOST = 0.8
+# How rare one of two values is at least, by a first look and by a closer one: from too
+# near to never, a step leads too far.
+RARELY, HARDLY = 0.02, 0.005
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +93,44 @@ class Usual:
 
 
 @dataclass(frozen=True, eq=False)
+class Toss:
+    """A look at how often a variable has the higher of two values.
+
+    It turns each record into one of the log odds, a step of Newton's from what the look
+    makes of them, with the noise that such a record has.
+
+    Args:
+        coin: The two values.
+        mechanism: The mean by the look.
+        of_odds: Whether that is the mean of the log odds, or of the value itself.
+    """
+
+    coin: Coin
+    mechanism: Mechanism
+    of_odds: bool
+
+    def odds(
+        self, z: Float[Array, "n d"], v: Float[Array, " n"]
+    ) -> Float[Array, " n"]:
+        """Turn values into log odds, plus noise."""
+        heads = self._heads(z)
+        tossed = v > 0.5 * (self.coin.low + self.coin.high)
+        return logit(heads) + (tossed - heads) / (heads * (1.0 - heads))
+
+    def __call__(self, z: Float[Array, "n d"], draw: int) -> Float[Array, " n"]:
+        """Give the deviation of this noise."""
+        heads = self._heads(z, draw)
+        return np.asarray(1.0 / np.sqrt(heads * (1.0 - heads)))
+
+    def _heads(self, z: Float[Array, "n d"], draw: int = 0) -> Float[Array, " n"]:
+        mean = self.mechanism(z, np.array([draw]))[:, 0]
+        if self.of_odds:
+            return np.clip(expit(mean), HARDLY, 1.0 - HARDLY)
+        share = (mean - self.coin.low) / (self.coin.high - self.coin.low)
+        return np.clip(share, RARELY, 1.0 - RARELY)
+
+
+@dataclass(frozen=True, eq=False)
 class Equation:
     """A mechanism that waits for the records to be counted.
 
@@ -106,7 +150,7 @@ class Equation:
     ends: tuple[float, float]
     draft: Draft
     usual: Usual | None = None
-    spread: Loudness | None = None
+    spread: Loudness | Toss | None = None
     quiet: float = 1.0
 
     def count(self, state: Float[Array, "n w"]) -> Moments:
@@ -123,7 +167,9 @@ class Equation:
         self, state: Float[Array, "n w"]
     ) -> tuple[Float[Array, "n d"], Float[Array, " n"], Float[Array, " n"] | None]:
         z, v = state[:, self.inputs], state[:, self.column]
-        if self.usual is None:
+        if isinstance(self.spread, Toss):
+            v = self.spread.odds(z, v)
+        elif self.usual is None:
             v = np.clip(v, *self.ends)
         else:
             v = self.usual.believable(z, v, self.ends)

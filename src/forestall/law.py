@@ -77,8 +77,14 @@ class Law:
         below = ndtr((grid[:, None] - residuals) / width) @ weights
         return cls(*recentred(grid, below), spread, distortion)
 
-    def at(self, z: Float[Array, "n d"], draw: int) -> LawAt:
-        """Fix the inputs and the draw."""
+    def at(
+        self,
+        z: Float[Array, "n d"],
+        draw: int,
+        mean: Float[Array, " n"] | None = None,
+    ) -> LawAt:
+        """Fix the inputs and the draw; the mean does not matter."""
+        del mean
         return LawAt(
             self.grid,
             self.below[:, draw],
@@ -95,6 +101,11 @@ class LawAt:
     below: Float[Array, " g"]
     spread: Float[Array, " n"]
     shares: Shares | None
+
+    @property
+    def rise(self) -> Float[Array, " n"]:
+        """How much the value rises with its mean."""
+        return np.ones(len(self.spread))
 
     def cdf(self, t: Float[Array, " n"]) -> Float[Array, " n"]:
         """How likely the residual is at most ``t``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -10,8 +11,8 @@ from scipy.optimize import OptimizeResult, minimize
 from scipy.special import expit
 
 from forestall.arrays import Array
-from forestall.likelihood import NOTHING, Likelihood
-from forestall.select import LEAST, Alternatives, Choice
+from forestall.likelihood import NOTHING, Counted, Dense, Likelihood
+from forestall.select import Alternatives, Choice
 from forestall.threads import one_thread
 
 # The likelihood is cubic in the number of records: few show which of several peaks is
@@ -43,7 +44,7 @@ def guessed(
         groups: The variable behind each input column; a variable has one width.
     """
     if not z.shape[1]:
-        return Choice(np.empty(0), 1e-12, 1e-12, 1.0, np.empty(0))
+        return Choice(np.empty(0), 0.0, 0.0, 1.0, np.empty(0))
     few = Selection.among(z, y, groups, FEW)
     # Small matrices gain nothing from threads and lose much on a busy machine.
     with one_thread():
@@ -78,6 +79,31 @@ def refined(
         return many.alternatives([many.climbed(v, LAST_STEPS).x for v in starts])
 
 
+def everything(choice: Choice, curved: Int[Array, " h"]) -> Choice:
+    """Lay out all that more records may ask for, around what few of them did."""
+    heights = np.maximum(choice.heights[curved], np.exp(REVIVED))
+    return replace(
+        choice,
+        linear=np.maximum(choice.linear, np.exp(REVIVED)),
+        quadratic=max(choice.quadratic, float(np.exp(REVIVED))),
+        smooth=max(choice.smooth, float(np.exp(START_BENDS))),
+        hilly=curved,
+        hills=heights,
+    )
+
+
+def recounted(laid: Choice, likelihood: Counted) -> Alternatives:
+    """Choose anew by sums over all records.
+
+    Args:
+        laid: How the functions were laid out that were summed up.
+        likelihood: How likely all records are under other variances of these.
+    """
+    all_of_them, theta = Selection(likelihood), _theta(laid, likelihood.groups)
+    with one_thread():
+        return all_of_them.alternatives([all_of_them.climbed(theta, STEPS).x])
+
+
 def _theta(choice: Choice, groups: Int[Array, " d"]) -> Float[Array, " k"]:
     """Read the logarithms back, one for each variable."""
     _, first = np.unique(groups, return_index=True)
@@ -89,8 +115,11 @@ def _theta(choice: Choice, groups: Int[Array, " d"]) -> Float[Array, " k"]:
     return np.log(np.maximum(np.concatenate([common, *each]), np.exp(NOTHING)))
 
 
-class Selection(Likelihood):
+@dataclass(frozen=True, eq=False)
+class Selection:
     """Climbs to where the records are likeliest, and keeps what they ask for."""
+
+    likelihood: Likelihood
 
     @classmethod
     def among(
@@ -104,8 +133,14 @@ class Selection(Likelihood):
         """Take records evenly, at most so many."""
         every = np.linspace(0, len(y) - 1, min(len(y), most)).astype(int)
         if loudness is None:
-            return cls(z[every], y[every], groups)
-        return cls(z[every], y[every], groups, loudness[every] / loudness.mean())
+            return cls(Dense(z[every], y[every], groups))
+        louder = loudness[every] / loudness.mean()
+        return cls(Dense(z[every], y[every], groups, louder))
+
+    @property
+    def n_variables(self) -> int:
+        """The number of variables behind the input columns."""
+        return int(self.likelihood.groups.max()) + 1
 
     def maximised(self) -> Float[Array, " k"]:
         """Descend from several starts; keep the best end.
@@ -113,15 +148,15 @@ class Selection(Likelihood):
         A wiggly and a smooth start without hills, then hills on the better one, and
         hills from the outset: either may hide the other way to explain the records.
         """
-        g = self.groups.max() + 1
+        g = self.n_variables
         slopes, flat = np.full(g, START_SLOPE), np.full(g, VARIANCE[0])
         starts = [
             np.concatenate([START, slopes, np.full(g, np.log(w))]) for w in START_WIDTHS
         ]
         ends = [self.climbed(np.concatenate([start, flat]), STEPS) for start in starts]
-        if len(self.curved):
+        if len(self.likelihood.curved):
             found = min(ends, key=lambda end: end.fun).x[: 3 + 2 * g]
-            hilly = np.where(self.able, START_HILLS, VARIANCE[0])
+            hilly = np.where(self.likelihood.able, START_HILLS, VARIANCE[0])
             ends += [
                 self.climbed(np.concatenate([start, hilly]), STEPS)
                 for start in (found, starts[-1])
@@ -132,11 +167,13 @@ class Selection(Likelihood):
         self, theta: Float[Array, " k"], n_steps: int, *, bent: bool = True
     ) -> OptimizeResult:
         """Go to where the records are likelier, from one start, with bends or not."""
-        g = self.groups.max() + 1
+        g = self.n_variables
         each = np.repeat([VARIANCE, WIDTH, VARIANCE], g, axis=0)
+        if not self.likelihood.movable:
+            each[g : 2 * g] = theta[3 + g : 3 + 2 * g, None]
         bends = VARIANCE if bent else (NOTHING, NOTHING)
         return minimize(
-            self,
+            self.likelihood,
             theta,
             jac=True,
             method="L-BFGS-B",
@@ -148,7 +185,7 @@ class Selection(Likelihood):
         """Begin with bends where there are none."""
         if self._is_bent(theta):
             return []
-        g = self.groups.max() + 1
+        g = self.n_variables
         theta = theta.copy()
         theta[1], theta[3 + g : 3 + 2 * g] = START_BENDS, np.log(START_BEND_WIDTH)
         return [theta]
@@ -160,14 +197,17 @@ class Selection(Likelihood):
         bends do: bends could stand in for them among the records, and would then take
         the trend away from where there are none.
         """
-        theta = self._levelled(min(ends, key=self.value))
-        unbent = self._levelled(min(map(self._unbent, ends), key=self.value))
-        value = self.value(unbent)
+        theta = self._levelled(min(ends, key=self.likelihood.value))
+        unbent = self._levelled(min(map(self._unbent, ends), key=self.likelihood.value))
+        value = self.likelihood.value(unbent)
         flat = unbent.copy()
         flat[0] = NOTHING
-        simple = flat if self.value(flat) <= value + LUCK else unbent
+        simple = flat if self.likelihood.value(flat) <= value + LUCK else unbent
+        # More records may ask for bends, and then as wide as these.
+        widths = slice(3 + self.n_variables, 3 + 2 * self.n_variables)
+        simple[widths] = max(ends, key=lambda end: float(end[1]))[widths]
         # Bends come with a width for each variable.
-        gain = value - self.value(theta) - LUCK * (2 + self.groups.max())
+        gain = value - self.likelihood.value(theta) - LUCK * (1 + self.n_variables)
         share = float(expit(gain)) if self._is_bent(theta) else 0.0
         choices = self.choice(theta), self.choice(simple)
         if share <= 0.5:
@@ -178,8 +218,8 @@ class Selection(Likelihood):
 
     def _levelled(self, theta: Float[Array, " k"]) -> Float[Array, " k"]:
         """Let the hills of each variable go where a slope does nearly as well."""
-        g = self.groups.max() + 1
-        lowest = self.value(theta)
+        g = self.n_variables
+        lowest = self.likelihood.value(theta)
         for k in np.argsort(theta[3 + 2 * g :]).tolist():
             slope, hill = 3 + k, 3 + 2 * g + k
             # The least that a climb gives is not nothing beside little noise.
@@ -187,7 +227,7 @@ class Selection(Likelihood):
                 level = theta.copy()
                 level[slope] = max(theta[slope], theta[hill])
                 level[hill] = NOTHING
-                value = self.value(level)
+                value = self.likelihood.value(level)
                 if value <= lowest + HILL_LUCK:
                     theta, lowest = level, value
         return theta
@@ -199,12 +239,12 @@ class Selection(Likelihood):
         what slopes and hills have left to them must be given back first.
         """
         if self._is_bent(theta):
-            g = self.groups.max() + 1
+            g = self.n_variables
             theta = theta.copy()
             theta[2] = np.logaddexp(theta[1], theta[2])
             theta[1] = NOTHING
             theta[3 : 3 + g] = np.maximum(theta[3 : 3 + g], REVIVED)
-            low = np.where(self.able, REVIVED, NOTHING)
+            low = np.where(self.likelihood.able, REVIVED, NOTHING)
             theta[3 + 2 * g :] = np.maximum(theta[3 + 2 * g :], low)
             theta[0] = max(theta[0], REVIVED)
             return self.climbed(theta, UNBENT_STEPS, bent=False).x
@@ -213,12 +253,14 @@ class Selection(Likelihood):
         return without
 
     def _is_bent(self, theta: Float[Array, " k"]) -> bool:
-        return bool(np.exp(theta[1]) > LEAST * np.exp(theta[2]))
+        return bool(np.exp(theta[1]) > self.likelihood.least * np.exp(theta[2]))
 
     def choice(self, theta: Float[Array, " k"]) -> Choice:
         """Give each column the hyperparameters of its variable."""
-        quadratic, smooth, noise = np.exp(theta[:3]).tolist()
+        told = self.likelihood
+        quadratic, smooth = np.where(theta[:2] > NOTHING, np.exp(theta[:2]), 0.0).tolist()
+        noise = float(np.exp(theta[2]))
         each = np.split(np.exp(theta[3:]), 3)
-        slopes, widths, heights = (v[self.groups] for v in each)
-        hilly = self.curved[heights[self.curved] > LEAST * noise]
+        slopes, widths, heights = (v[told.groups] for v in each)
+        hilly = told.curved[heights[told.curved] > told.least * noise]
         return Choice(slopes, quadratic, smooth, noise, widths, hilly, heights[hilly])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -14,7 +16,7 @@ from forestall.arrays import Array
 from forestall.hills import TOPS, hills
 from forestall.kernels import gram
 from forestall.polynomials import polynomials
-from forestall.unbent import Unbent
+from forestall.woodbury import Woodbury
 
 # Weak beliefs about the log variance of the noise and about log widths, for
 # standardised data: without them a parameter that does not matter would run away.
@@ -22,13 +24,82 @@ BELIEF, BELIEF_WIDTH, DOUBT, DOUBT_WIDTH = np.log(0.1), np.log(2.0), 2.0, 1.2
 # Slopes, curves and bends have to earn their place: a penalty on their deviations that
 # is nothing beside data and everything without (a penalised-complexity prior).
 SIMPLICITY = 3.0
+# Bends and hills that are less than this beside the noise are left out, by so many
+# records; more of them show less.
+LEAST, OFTEN = 0.002, 640
 # The log variance of nothing.
 NOTHING = -30.0
+# The height where rounding leaves nothing.
+IMPOSSIBLE = 1e10
+
+
+class Likelihood(ABC):
+    r"""The negative log posterior of the hyperparameters, with its gradient.
+
+    These are :math:`\theta = \log(s_q, s_f, s_e, s_1 .. s_g, \rho, h)`.
+
+    Attributes:
+        n: The number of records.
+        groups: The variable behind each input column.
+        curved: The columns along which there may be hills; two values make a slope.
+        movable: Whether the widths may change.
+    """
+
+    n: int
+    groups: Int[Array, " d"]
+    curved: Int[Array, " h"]
+    movable: ClassVar[bool]
+
+    @abstractmethod
+    def fit(self, theta: Float[Array, " k"]) -> tuple[float, Float[Array, " k"]] | None:
+        """How unlikely the records are; ``None`` where rounding leaves nothing."""
+
+    def height(self, theta: Float[Array, " k"]) -> float | None:
+        """The same without the gradient."""
+        fitted = self.fit(theta)
+        return None if fitted is None else fitted[0]
+
+    @property
+    def least(self) -> float:
+        """Bends and hills that are less than this beside the noise are nothing."""
+        return LEAST * min(1.0, OFTEN / self.n)
+
+    @cached_property
+    def able(self) -> Bool[Array, " g"]:
+        """The variables that may have hills."""
+        return np.isin(np.arange(self.groups.max() + 1), self.groups[self.curved])
+
+    def __call__(self, theta: Float[Array, " k"]) -> tuple[float, Float[Array, " k"]]:
+        """Evaluate with the gradient."""
+        fitted = self.fit(theta)
+        if fitted is None:
+            return IMPOSSIBLE, np.zeros_like(theta)
+        penalty, slope = self._belief(theta)
+        return fitted[0] + penalty, fitted[1] + slope
+
+    def value(self, theta: Float[Array, " k"]) -> float:
+        """Evaluate without the gradient, which is most of the work."""
+        height = self.height(theta)
+        return IMPOSSIBLE if height is None else height + self._belief(theta)[0]
+
+    def _belief(self, theta: Float[Array, " k"]) -> tuple[float, Float[Array, " k"]]:
+        """What is believed beforehand."""
+        g = self.groups.max() + 1
+        believed = np.r_[2, 3 + g : 3 + 2 * g]
+        off = theta[believed] - np.r_[BELIEF, np.full(g, BELIEF_WIDTH)]
+        doubt = np.r_[DOUBT, np.full(g, DOUBT_WIDTH)]
+        simple = np.r_[0, 1, 3 : 3 + g, 3 + 2 * g : 3 + 3 * g]
+        deviations = np.exp(0.5 * theta[simple])
+        slope = np.zeros_like(theta)
+        slope[believed] = off / doubt**2
+        slope[simple] = 0.5 * SIMPLICITY * deviations
+        penalty = 0.5 * np.sum((off / doubt) ** 2) + SIMPLICITY * deviations.sum()
+        return float(penalty), slope
 
 
 @dataclass(frozen=True, eq=False)
-class Likelihood:
-    """The negative log posterior of the hyperparameters, with its gradient.
+class Dense(Likelihood):
+    """By the covariance of all records, which their number must allow.
 
     Args:
         z: The inputs.
@@ -41,6 +112,12 @@ class Likelihood:
     y: Float[Array, " n"]
     groups: Int[Array, " d"]
     loudness: Float[Array, " n"] | float = 1.0
+    movable = True
+
+    @cached_property
+    def n(self) -> int:  # type: ignore[override]
+        """The number of records."""
+        return len(self.y)
 
     @cached_property
     def curves(self) -> Float[Array, "n n"]:
@@ -48,16 +125,9 @@ class Likelihood:
         return (self.z @ self.z.T) ** 2
 
     @cached_property
-    def curved(self) -> Int[Array, " h"]:
+    def curved(self) -> Int[Array, " h"]:  # type: ignore[override]
         """The columns along which there may be hills; two values make a slope."""
-        columns = np.sort(self.z, axis=0)
-        steps = (np.diff(columns, axis=0) > 0.0).sum(axis=0)
-        return np.flatnonzero(steps > 1)
-
-    @cached_property
-    def able(self) -> Bool[Array, " g"]:
-        """The variables that may have hills."""
-        return np.isin(np.arange(self.groups.max() + 1), self.groups[self.curved])
+        return curved(self.z)
 
     @cached_property
     def hills(self) -> Float[Array, "n b"]:
@@ -65,32 +135,27 @@ class Likelihood:
         return hills(self.z[:, self.curved])
 
     @cached_property
-    def unbent(self) -> Unbent | None:
+    def unbent(self) -> Counted | None:
         """The sums for all but bends; ``None`` where they would save nothing."""
-        if 2 * len(self.owners) > len(self.y):
+        d = len(self.groups)
+        owned = owners(self.groups, d * (d + 1) // 2, self.curved, 0)
+        if 2 * len(owned) > len(self.y):
             return None
-        products = polynomials(self.z, 2)
-        Phi = np.concatenate([products, self.hills], axis=1)
-        return Unbent.of(Phi, self.y, np.broadcast_to(self.loudness, self.y.shape))
+        Phi = np.concatenate([polynomials(self.z, 2), self.hills], axis=1)
+        loudness = np.broadcast_to(self.loudness, self.y.shape)
+        sums = Woodbury.of(Phi, self.y, loudness)
+        return Counted(self.groups, self.curved, sums, owned, np.ones(len(owned)))
 
-    @cached_property
-    def owners(self) -> Int[Array, " q"]:
-        """The parameter that is the variance of each function; none for the first."""
-        d, g = len(self.groups), self.groups.max() + 1
-        hilly = np.repeat(self.groups[self.curved], TOPS)
-        curves = np.zeros(d * (d + 1) // 2, dtype=int)
-        return np.concatenate([[-1], 3 + self.groups, curves, 3 + 2 * g + hilly])
-
-    def __call__(self, theta: Float[Array, " k"]) -> tuple[float, Float[Array, " k"]]:
-        r"""Evaluate at :math:`\theta = \log(s_q, s_f, s_e, s_1 .. s_g, \rho, h)`."""
+    def fit(self, theta: Float[Array, " k"]) -> tuple[float, Float[Array, " k"]] | None:
+        """How unlikely the records are; without bends, by sums."""
         if theta[1] <= NOTHING and self.unbent is not None:
-            return self._without_bends(self.unbent, theta)
+            return self.unbent.fit(theta)
         z, B = self.z, self.hills
         quadratic, smooth, noise = np.exp(theta[:3])
         slopes, widths, heights = self._each(theta)
         solved = self._solved(theta)
         if solved is None:
-            return 1e10, np.zeros_like(theta)
+            return None
         factor, alpha, bends = solved
         # The gradient is half the trace of this matrix times dK.
         inverse, _ = dpotri(factor, lower=1)
@@ -114,30 +179,14 @@ class Likelihood:
                 np.bincount(hilly, by_height, minlength=self.groups.max() + 1),
             ]
         )
-        return self._believed(theta, self._fit(factor, alpha), gradient)
+        return self._height(factor, alpha), gradient
 
-    def value(self, theta: Float[Array, " k"]) -> float:
-        """Evaluate without the gradient, which is most of the work."""
+    def height(self, theta: Float[Array, " k"]) -> float | None:
+        """The same without the gradient."""
         if theta[1] <= NOTHING and self.unbent is not None:
-            return self._without_bends(self.unbent, theta)[0]
+            return self.unbent.height(theta)
         solved = self._solved(theta)
-        if solved is None:
-            return 1e10
-        fit = self._fit(*solved[:2])
-        return self._believed(theta, fit, np.zeros_like(theta))[0]
-
-    def _without_bends(
-        self, unbent: Unbent, theta: Float[Array, " k"]
-    ) -> tuple[float, Float[Array, " k"]]:
-        variances = np.exp(theta)[self.owners]
-        variances[0] = 1.0
-        told = unbent(variances, float(np.exp(theta[2])))
-        if told is None:
-            return 1e10, np.zeros_like(theta)
-        value, by_variance, by_noise = told
-        gradient = np.bincount(self.owners[1:], by_variance[1:], len(theta))
-        gradient[2] = by_noise
-        return self._believed(theta, value, gradient)
+        return None if solved is None else self._height(*solved[:2])
 
     def _each(self, theta: Float[Array, " k"]) -> list[Float[Array, " b"]]:
         """The slope variance and width of each column, and the height of each hill."""
@@ -166,21 +215,64 @@ class Likelihood:
             return None
         return factor[0], cho_solve(factor, self.y), bends
 
-    def _fit(self, factor: Float[Array, "n n"], alpha: Float[Array, " n"]) -> float:
+    def _height(self, factor: Float[Array, "n n"], alpha: Float[Array, " n"]) -> float:
         return float(0.5 * self.y @ alpha + np.log(np.diag(factor)).sum())
 
-    def _believed(
-        self, theta: Float[Array, " k"], value: float, gradient: Float[Array, " k"]
-    ) -> tuple[float, Float[Array, " k"]]:
-        """Add what is believed beforehand."""
-        g = self.groups.max() + 1
-        believed = np.r_[2, 3 + g : 3 + 2 * g]
-        off = theta[believed] - np.r_[BELIEF, np.full(g, BELIEF_WIDTH)]
-        doubt = np.r_[DOUBT, np.full(g, DOUBT_WIDTH)]
-        simple = np.r_[0, 1, 3 : 3 + g, 3 + 2 * g : 3 + 3 * g]
-        deviations = np.exp(0.5 * theta[simple])
-        gradient = gradient.copy()
-        gradient[believed] += off / doubt**2
-        gradient[simple] += 0.5 * SIMPLICITY * deviations
-        penalty = 0.5 * np.sum((off / doubt) ** 2) + SIMPLICITY * deviations.sum()
-        return float(value + penalty), gradient
+
+@dataclass(frozen=True, eq=False)
+class Counted(Likelihood):
+    """By sums over records, in few functions, with widths as they are.
+
+    Args:
+        groups: The variable behind each input column.
+        curved: The columns that have hills.
+        sums: The sums.
+        owners: The parameter that is the variance of each function.
+        laid: The variance of each function as it was summed up.
+    """
+
+    groups: Int[Array, " d"]
+    curved: Int[Array, " h"]
+    sums: Woodbury
+    owners: Int[Array, " q"]
+    laid: Float[Array, " q"]
+    movable = False
+
+    @cached_property
+    def n(self) -> int:  # type: ignore[override]
+        """The number of records."""
+        return self.sums.n
+
+    def fit(self, theta: Float[Array, " k"]) -> tuple[float, Float[Array, " k"]] | None:
+        """How unlikely the records are."""
+        variances = np.exp(theta)[self.owners]
+        variances[0] = 1.0
+        told = self.sums(variances / self.laid, float(np.exp(theta[2])))
+        if told is None:
+            return None
+        value, by_variance, by_noise = told
+        gradient = np.bincount(self.owners[1:], by_variance[1:], len(theta))
+        gradient[2] = by_noise
+        return value, gradient
+
+
+def curved(z: Float[Array, "n d"]) -> Int[Array, " h"]:
+    """The columns along which there may be hills; two values make a slope."""
+    steps = (np.diff(np.sort(z, axis=0), axis=0) > 0.0).sum(axis=0)
+    return np.flatnonzero(steps > 1)
+
+
+def owners(
+    groups: Int[Array, " d"], n_products: int, hilly: Int[Array, " h"], n_bends: int
+) -> Int[Array, " q"]:
+    """The parameter that is the variance of each function; none for the first.
+
+    Args:
+        groups: The variable behind each input column.
+        n_products: How many products of two inputs there are.
+        hilly: The columns that have hills.
+        n_bends: How many functions bend.
+    """
+    of_hills = 3 + 2 * (groups.max() + 1) + np.repeat(groups[hilly], TOPS)
+    curves, bends = np.zeros(n_products, dtype=int), np.ones(n_bends, dtype=int)
+    return np.concatenate([[-1], 3 + groups, curves, of_hills, bends])

@@ -12,6 +12,7 @@ from scipy.special import ndtri
 
 from forestall.arrays import Array
 from forestall.encoding import Block
+from forestall.coin import Coin
 from forestall.law import Law
 from forestall.mechanism import Mechanism
 from forestall.observations import Observations
@@ -150,7 +151,7 @@ class Learned:
     z: Float[Array, "n d"]
     values: Float[Array, "n k"]
     mechanisms: tuple[Mechanism, ...]
-    law: Law | None
+    law: Law | Coin | None
     scale: float
     groups: dict[str, Int[Array, " g"]]
     parts: tuple[Part, ...]
@@ -169,21 +170,22 @@ class Learned:
     @cached_property
     def levels(self) -> Float[Array, " n"]:
         """Where in its law each left-out record lies, 0 to 1: uniform when right."""
+        told = self.values - self.residuals
+        if isinstance(self.law, Coin):
+            heads = (told - self.law.low) / (self.law.high - self.law.low)
+            tossed = (self.values[:, 0] > self.law.low).astype(int)
+            return within_steps(tossed, np.concatenate([1.0 - heads, heads], axis=1))
         if self.law is not None:
             # The law is that of the noise; the mean's own error is taken out.
             noise = self.residuals * np.sqrt(self.left)
             return self.law.at(self.z, 0).cdf(noise[:, 0])
-        # A category has steps; a random place within its step is uniform, too.
-        above = cumulated(self.values - self.residuals)
-        below = np.concatenate([np.zeros((len(above), 1)), above[:, :-1]], axis=1)
-        own = self.values.argmax(axis=1)[:, None]
-        low, high = (np.take_along_axis(v, own, 1)[:, 0] for v in (below, above))
-        return low + np.random.default_rng(0).random(len(low)) * (high - low)
+        return within_steps(self.values.argmax(axis=1), told)
 
     def means(self, z: Float[Array, "m d"]) -> Float[Array, "m k"]:
         """Evaluate the fitted means."""
         zero = np.array([0])
-        return np.concatenate([m(z, zero) for m in self.mechanisms], axis=1)
+        means = np.concatenate([m(z, zero) for m in self.mechanisms], axis=1)
+        return self.law.mean(means) if isinstance(self.law, Coin) else means
 
     def fit(self) -> Fit:
         """Say how well it was learned."""
@@ -249,14 +251,14 @@ class Learned:
         )
 
     def _law_changes(self) -> bool:
-        if self.law is None:
+        if self.law is None or isinstance(self.law, Coin):
             return False
         quantiles = self._quantiles(self.z)
         width = float((quantiles[:, -1] - quantiles[:, 0]).mean())
         return float(quantiles.std(axis=0).max()) > CHANGES * width
 
     def _quantiles(self, z: Float[Array, "m d"]) -> Float[Array, "m q"]:
-        assert self.law is not None
+        assert isinstance(self.law, Law)
         at = self.law.at(z, 0)
         return np.stack([at.quantile(np.full(len(z), u)) for u in QUANTILES], axis=1)
 
@@ -312,7 +314,7 @@ class _Reader:
         role: str,
         inputs: Int[Array, " d"],
         mechanisms: tuple[Mechanism, ...],
-        law: Law | None,
+        law: Law | Coin | None,
     ) -> Learned:
         place = {int(column): k for k, column in enumerate(inputs)}
         groups = {
@@ -324,6 +326,8 @@ class _Reader:
         parts = [part for v in groups for part in self.parts[v]]
         if law is not None:
             predicted = mechanisms[0](self.state[:, inputs], np.array([0]))[:, 0]
+            if isinstance(law, Coin):
+                predicted = law.mean(predicted)
             parts += thirds(f"predicted {name}", self._in_units(name, predicted))
         return Learned(
             name,
@@ -367,6 +371,16 @@ def moved(
         other[:, columns] = z[rng.permutation(len(z))][:, columns]
         changes.append(((function(other) - before) ** 2).mean(axis=0).sum())
     return float(np.mean(changes) / (2 * variance))
+
+
+def within_steps(
+    own: Int[Array, " n"], shares: Float[Array, "n k"]
+) -> Float[Array, " n"]:
+    """A category has steps; a random place within its step is uniform, too."""
+    above = cumulated(shares)
+    below = np.concatenate([np.zeros((len(above), 1)), above[:, :-1]], axis=1)
+    low, high = (np.take_along_axis(v, own[:, None], 1)[:, 0] for v in (below, above))
+    return low + np.random.default_rng(0).random(len(low)) * (high - low)
 
 
 def distance_from_uniform(levels: Float[Array, " n"]) -> float:

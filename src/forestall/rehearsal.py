@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from forestall.arrays import Array
+from forestall.coin import Coin
 from forestall.law import Law
 from forestall.mechanism import Mechanism
 from forestall.region import Polytope
@@ -44,7 +45,7 @@ class Node:
     columns: slice
     inputs: Int[Array, " d"]
     mechanisms: tuple[Mechanism, ...]
-    law: Law | None
+    law: Law | Coin | None
     action: int | None
     mates: tuple[int, ...] = ()
     apart: Node | None = None
@@ -68,7 +69,7 @@ class Outcome:
 
     inputs: Int[Array, " d"]
     mechanism: Mechanism
-    law: Law
+    law: Law | Coin
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,7 +228,7 @@ class Rehearsal:
             z = path.inputs(outcome.inputs)
             mean = outcome.mechanism(z, np.array([draw]))[:, 0]
             lower, upper = bounds(self.region, k, path.state[:, first : first + k])
-            law = outcome.law.at(z, draw)
+            law = outcome.law.at(z, draw, mean)
             below, above = law.cdf(lower - mean), law.cdf(upper - mean)
             kept = np.maximum(above - below, 0.0)
             if path.differentiates:
@@ -288,10 +289,11 @@ class _Path:
             centre = node.mechanisms[0](z, np.array([draw]))[:, 0]
         else:
             centre = np.repeat(mean, self.shape[1])
-        value = centre + node.law.at(z, draw).quantile(u)
+        law = node.law.at(z, draw, centre)
+        value = centre + law.quantile(u)
         self.state[:, node.columns] = value[:, None]
         if self.tangents is not None and self.tangents[:, node.inputs].any():
-            by_input = node.mechanisms[0].gradient(z, draw)
+            by_input = node.mechanisms[0].gradient(z, draw) * law.rise[:, None]
             self.tangents[:, node.columns] = self.chain(node.inputs, by_input)[:, None]
 
     def chain(

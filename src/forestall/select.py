@@ -22,8 +22,6 @@ from jaxtyping import Float, Int
 from forestall.arrays import Array
 from forestall.hills import TOPS
 
-# Bends and hills that are less than this beside the noise are left out.
-LEAST = 0.002
 # Among so many draws in a row, structures are as frequent as they are likely.
 EVENLY = 16
 
@@ -53,7 +51,7 @@ class Choice:
     @property
     def bends(self) -> bool:
         """Whether the Gaussian part is more than nothing."""
-        return self.smooth > LEAST * self.noise
+        return self.smooth > 0.0
 
     @property
     def heights(self) -> Float[Array, " d"]:
@@ -97,24 +95,25 @@ class Alternatives:
             hills=heights[hilly],
         )
 
-    def ratios(self, sizes: tuple[int, int, int]) -> Float[Array, "c q"]:
-        """How far the weight of each function may stray, to how far it may at most.
+    def ratios(
+        self, whole: Choice, sizes: tuple[int, int, int]
+    ) -> Float[Array, "c q"]:
+        """How far the weight of each function may stray, to how far it was laid out.
 
         Args:
-            sizes: How many functions: of the trend with its hills, centres, waves.
+            whole: How functions were laid out.
+            sizes: How many: of the trend with its hills, centres, waves.
         """
-        whole = self.whole
         p, m, f = sizes
         n_products = p - 1 - len(whole.linear) - TOPS * len(whole.hilly)
         rows = []
         for choice in self.choices:
-            bends = choice.smooth if choice.bends else 0.0
             variances = [
                 np.ones(1),
                 _share(choice.linear, whole.linear),
                 np.repeat(_share(choice.quadratic, whole.quadratic), n_products),
                 np.repeat(_share(choice.heights[whole.hilly], whole.hills), TOPS),
-                np.repeat(_share(bends, whole.smooth), m + f),
+                np.repeat(_share(choice.smooth, whole.smooth), m + f),
             ]
             rows.append(np.sqrt(np.concatenate(variances)))
         return np.array(rows)

@@ -135,7 +135,7 @@ def _run(
     for k, (outcome, u) in enumerate(zip(system.outcomes, last, strict=True)):
         z = state[:, outcome.inputs]
         mean = outcome.mechanism(z, np.array([draw]))[:, 0]
-        state[:, first + k] = mean + outcome.law.at(z, draw).quantile(u)
+        state[:, first + k] = mean + outcome.law.at(z, draw, mean).quantile(u)
     return state
 
 
@@ -144,7 +144,7 @@ def _drawn(
 ) -> Float[Array, "r k"]:
     means = [m(z, np.array([draw]))[:, 0] for m in node.mechanisms]
     if node.law is not None:
-        return (means[0] + node.law.at(z, draw).quantile(u))[:, None]
+        return (means[0] + node.law.at(z, draw, means[0]).quantile(u))[:, None]
     below = cumulated(np.stack(means, axis=1))
     level = np.minimum((below < u[:, None]).sum(axis=1), below.shape[1] - 1)
     return np.eye(below.shape[1])[level]

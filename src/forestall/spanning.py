@@ -6,10 +6,10 @@ span the records, or by random waves.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from scipy.linalg import solve_triangular
 
 from forestall.arrays import Array
@@ -53,6 +53,7 @@ class Spanning:
         z: Float[Array, "n d"],
         choice: Choice,
         approximation: Approximation | None = None,
+        n_all: int | None = None,
     ) -> Spanning:
         """Lay the Gaussian part over the records.
 
@@ -61,6 +62,7 @@ class Spanning:
             choice: The hyperparameters.
             approximation: How; ``None`` takes the records that explain most, until the
                 rest is nothing beside the noise.
+            n_all: The number of records that these are a sample of, if they are.
         """
         n, d = z.shape
         spread = np.sqrt(np.concatenate([[1.0], choice.linear]))
@@ -87,9 +89,29 @@ class Spanning:
             points = t[chosen(t, rank, how, penalty, seed)]
             marks = Landmarks.of(Gaussian(np.ones(d)), points, TOLERANCE)
             return cls(choice, spread, marks.centres, marks.factor, nothing)
-        tolerance = max(LEFT * choice.noise / choice.smooth, TOLERANCE)
+        # More records would show what few do not.
+        left = LEFT * min(1.0, n / (n_all or n))
+        tolerance = max(left * choice.noise / choice.smooth, TOLERANCE)
         pivots, columns = pivoted_cholesky(t, min(CENTRES, n), tolerance)
         return cls(choice, spread, t[pivots], columns[pivots], nothing)
+
+    def some(self, kept: Bool[Array, " q"]) -> Spanning:
+        """Keep some of the functions: those that stand together, all or none."""
+        p, h = len(self.spread), len(self.choice.hilly)
+        rising = kept[p - TOPS * h : p].reshape(h, TOPS).all(axis=1)
+        choice = replace(
+            self.choice,
+            hilly=self.choice.hilly[rising],
+            hills=self.choice.hills[rising],
+        )
+        bends = slice(None if kept[p:].all() else 0)
+        return Spanning(
+            choice,
+            self.spread[kept[:p]],
+            self.centres[bends],
+            self.factor[bends, bends],
+            self.frequencies[bends],
+        )
 
     @property
     def sizes(self) -> tuple[int, int, int]:

@@ -137,7 +137,7 @@ class StagedPolicy(Policy):
         """Learn every mechanism and its law."""
         data, (lower, upper) = supply.sample, supply.range
         horizon = Horizon.of(data.schema.context, data.x)
-        learned = Builder(method.parts, problem, data).learned(supply)
+        learned = Builder(method.parts, problem, supply).learned()
         return cls(
             problem=problem,
             schema=data.schema,

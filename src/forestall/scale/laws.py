@@ -15,6 +15,7 @@ from jaxtyping import Float
 from scipy.special import gammaincinv, ndtr
 
 from forestall.arrays import Array
+from forestall.draft import BLOCK, Moments
 from forestall.equation import Equation
 from forestall.law import (
     GRID,
@@ -27,7 +28,6 @@ from forestall.law import (
     smoothing,
 )
 from forestall.loudness import Loudness
-from forestall.mechanism import BLOCK, Moments
 from forestall.observations import Observations
 from forestall.scale.supply import added, state_of
 

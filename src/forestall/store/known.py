@@ -24,6 +24,7 @@ CLASSES = {
     "baselines.no_action": ("NoActionPolicy",),
     "baselines.qwz23": ("QWZ23", "QWZ23Policy"),
     "choice": ("Choice", "Sharpness"),
+    "coin": ("Coin",),
     "conditional": ("ConditionalRehearsal",),
     "encoding": ("Block", "Categorical", "Numeric"),
     "expansion": ("Basis",),

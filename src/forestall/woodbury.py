@@ -1,7 +1,8 @@
-r"""The likelihood of the records without bends, from sums over them.
+r"""The likelihood of the records under few functions, from sums over them.
 
-Slopes, curves and hills are few functions :math:`\Phi`. With prior variances :math:`S`,
-noise :math:`\sigma^2 / w` and :math:`G = \Phi^\top W \Phi` (Woodbury),
+Slopes, curves and hills are few functions :math:`\Phi`, and so are bends on a few
+centres. With prior variances :math:`S`, noise :math:`\sigma^2 / w` and :math:`G =
+\Phi^\top W \Phi` (Woodbury),
 
 .. math::
 
@@ -24,7 +25,7 @@ from forestall.arrays import Array
 
 
 @dataclass(frozen=True, eq=False)
-class Unbent:
+class Woodbury:
     r"""Sums over records for a likelihood in few functions.
 
     Args:
@@ -47,7 +48,7 @@ class Unbent:
         Phi: Float[Array, "n q"],
         y: Float[Array, " n"],
         loudness: Float[Array, " n"],
-    ) -> Unbent:
+    ) -> Woodbury:
         """Sum over the records; the louder one is, the less it counts."""
         root = 1.0 / np.sqrt(loudness)
         Phi, y = Phi * root[:, None], y * root
