@@ -51,7 +51,8 @@ def test_the_likelihood_by_sums_is_that_of_the_records(
     loudness = None if even else rng.uniform(0.05, 0.4, size=len(v))
     counted = draft.likelihood(draft.count(z, v, loudness), GROUPS)
     Phi = draft.span(z) / np.sqrt(counted.laid)
-    variances = np.exp(THETA)[owners(GROUPS, 6, LAID.hilly, sum(draft.span.sizes[1:]))]
+    owned = owners(GROUPS, 6, LAID.hilly, 9, sum(draft.span.sizes[1:]))
+    variances = np.exp(THETA)[owned]
     variances[0] = 1.0
     y, noise = (v - draft.mean) / draft.scale, np.exp(THETA[2])
     usual = np.ones(len(v)) if even else loudness / draft.scale**2 / LAID.noise

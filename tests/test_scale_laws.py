@@ -14,6 +14,7 @@ from forestall.building import Builder
 from forestall.law import Law, ridge_by_sums, ridge_if_it_helps, smoothing
 from forestall.observations import Observations
 from forestall.scale import Held
+from forestall.loudness import Loudness
 from forestall.scale.laws import BIN, Blank, Straying, binned, centres, weighed
 from forestall.scale.supply import in_order, taken
 
@@ -92,7 +93,7 @@ def test_a_law_of_more_records_is_nearer_to_the_truth():
             rng = np.random.default_rng([seed, n])
             z = rng.normal(size=(n, 1))
             r = rng.gamma(2.0, size=n) - 2.0
-            blank = Blank.of(z[:5_000], r[:5_000], 0, rng, local=False)
+            blank = Blank.of(z[:5_000], r[:5_000], local=False)
             law = blank.law(blank.count(z, r), 0, rng).at(np.zeros((80, 1)), 0)
             t = np.linspace(-1.8, 6.0, 80)
             missed.append(np.abs(law.cdf(t) - gamma.cdf(t + 2.0, 2.0)).mean())
@@ -122,7 +123,7 @@ def test_shapes_that_change_with_the_inputs_are_learned_from_all_records(rng):
     z = rng.normal(size=(n, 1))
     side = np.where(rng.random(n) < ndtr(z[:, 0]), 1.0, -1.0)
     r = side + 0.2 * rng.normal(size=n)
-    blank = Blank.of(z[:500], r[:500], 4, rng)
+    blank = Blank.of(z[:500], r[:500])
     law = blank.law(blank.count(z, r), 4, rng)
     at = np.array([[-1.0], [0.0], [1.0]])
     np.testing.assert_allclose(
@@ -133,7 +134,8 @@ def test_shapes_that_change_with_the_inputs_are_learned_from_all_records(rng):
 def test_an_absurd_record_outside_the_sample_moves_nothing(rng):
     z, r = rng.normal(size=(2_000, 2)), rng.normal(size=2_000)
     r *= np.exp(0.5 * z[:, 0])
-    blank = Blank.of(z[:500], r[:500], 2, rng)
+    spread = Loudness.of(z[:500], r[:500], 2, rng)
+    blank = Blank.of(z[:500], r[:500], spread)
     whole = blank.count(z, r)
     z[1_000] = 1e8
     odd = blank.count(z, r)
@@ -187,7 +189,7 @@ def test_ridge_by_sums_that_does_not_help_is_none(rng):
 
 def test_residuals_that_do_not_stray_have_a_law():
     rng, z = np.random.default_rng(0), np.linspace(-1, 1, 200)[:, None]
-    blank = Blank.of(z, np.zeros(200), 2, rng)
+    blank = Blank.of(z, np.zeros(200))
     law = blank.law(blank.count(z, np.zeros(200)), 2, rng)
     assert np.isfinite(law.below).all()
     np.testing.assert_allclose(law.at(z, 1).quantile(np.full(200, 0.5)), 0, atol=1e-9)

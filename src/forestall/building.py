@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -16,6 +17,7 @@ from forestall.equation import Counts, Equation, Toss, Usual, loud, tamed
 from forestall.law import Law
 from forestall.likeliest import everything, guessed, recounted, refined
 from forestall.likelihood import curved
+from forestall.loudness import Hearing, Loudness
 from forestall.lowrank import Approximation
 from forestall.mechanism import Mechanism
 from forestall.observations import Observations
@@ -107,6 +109,23 @@ class Look:
 
 
 @dataclass(frozen=True, eq=False)
+class Still:
+    """A mean that is settled, and a sample of what strays from it.
+
+    Args:
+        equation: The equation, without draws.
+        moments: The sums by which it was settled.
+        z: The inputs of the sample.
+        residuals: Its residuals.
+    """
+
+    equation: Equation
+    moments: Moments
+    z: Float[Array, "n d"]
+    residuals: Float[Array, " n"]
+
+
+@dataclass(frozen=True, eq=False)
 class Learned:
     """A system of mechanisms, and the density of contexts and actions together."""
 
@@ -160,12 +179,12 @@ class Builder:
         }
         laws: dict[Key, Law] = {}
         if self.supply.sampled:
-            strays = {
-                piece.keys[0]: self._strays(piece, equations, counts, mechanisms)
+            still = {
+                piece.keys[0]: self._still(piece, equations, counts, mechanisms)
                 for piece in wanted
                 if piece.name not in self.levels and self._coin(piece) is None
             }
-            laws = self._counted(strays)
+            laws = self._counted_laws(still)
         system = Rehearsal(
             tuple(self._node(piece, mechanisms, laws) for piece in pieces),
             tuple(self._outcome(piece, mechanisms, laws) for piece in outcomes),
@@ -413,28 +432,51 @@ class Builder:
         local = self.parts.local_laws
         return Law.of(z, mechanism.residuals, n_draws, self.rng, local=local)
 
-    def _strays(
+    def _still(
         self,
         piece: Piece,
         equations: Mapping[Key, Equation],
         counts: Counts,
         mechanisms: Mapping[Key, Mechanism],
-    ) -> Strays:
+    ) -> Still:
         """Prepare to count the residuals of all records."""
         (key,) = piece.keys
-        z, n_draws = self.state[:, piece.inputs], self.parts.n_draws
-        residuals, local = mechanisms[key].residuals, self.parts.local_laws
-        blank = Blank.of(z, residuals, n_draws, self.rng, local=local)
         still = replace(equations[key], draft=equations[key].draft.still())
-        return Strays(still, counts.moments[key], blank)
+        z = self.state[:, piece.inputs]
+        return Still(still, counts.moments[key], z, mechanisms[key].residuals)
 
-    def _counted(self, strays: Mapping[Key, Strays]) -> dict[Key, Law]:
-        """Learn the laws by one more pass over all records."""
-        tallies = self.supply.total(Straying(strays)).tallies
-        return {
-            key: each.blank.law(tallies[key], self.parts.n_draws, self.rng)
-            for key, each in strays.items()
+    def _counted_laws(self, still: Mapping[Key, Still]) -> dict[Key, Law]:
+        """Learn the laws from all records: how loud they are, then their shape."""
+        n_draws, local = self.parts.n_draws, self.parts.local_laws
+        spreads: dict[Key, Loudness | None] = dict.fromkeys(still)
+        if local:
+            hearing = {
+                key: Hearing.of(each.z, each.residuals) for key, each in still.items()
+            }
+            heard = self._strayed(still, hearing)
+            spreads = {
+                key: hearing[key].loudness(heard[key], each.z, n_draws, self.rng)
+                for key, each in still.items()
+            }
+        blanks = {
+            key: Blank.of(each.z, each.residuals, spreads[key], local=local)
+            for key, each in still.items()
         }
+        tallies = self._strayed(still, blanks)
+        return {
+            key: blank.law(tallies[key], n_draws, self.rng)
+            for key, blank in blanks.items()
+        }
+
+    def _strayed(
+        self, still: Mapping[Key, Still], waiting: Mapping[Key, Blank | Hearing]
+    ) -> dict[Key, Any]:
+        """Count how all records stray, by one more pass."""
+        strays = {
+            key: Strays(each.equation, each.moments, waiting[key])
+            for key, each in still.items()
+        }
+        return self.supply.total(Straying(strays)).tallies
 
     def _groups(self, inputs: Int[Array, " d"]) -> Int[Array, " d"]:
         """Tell which columns are of one variable, and so have one width."""

@@ -38,9 +38,7 @@ class Coin:
         """The mean of the value, by its log odds."""
         return self.low + (self.high - self.low) * expit(odds)
 
-    def at(
-        self, z: Float[Array, "n d"], draw: int, mean: Float[Array, " n"]
-    ) -> CoinAt:
+    def at(self, z: Float[Array, "n d"], draw: int, mean: Float[Array, " n"]) -> CoinAt:
         """Fix the log odds, which are its mean; inputs and draw do not tell more."""
         del z, draw
         return CoinAt(self.low - mean, self.high - mean, expit(mean))

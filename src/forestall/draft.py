@@ -14,7 +14,6 @@ from jaxtyping import Bool, Float, Int
 from scipy.linalg import cho_factor, cho_solve, eigh, solve_triangular
 
 from forestall.arrays import Array
-from forestall.hills import TOPS
 from forestall.likelihood import Counted, owners
 from forestall.lowrank import Approximation
 from forestall.mechanism import Mechanism
@@ -160,9 +159,9 @@ class Draft:
         """
         p, m, f = self.span.sizes
         hilly = self.choice.hilly
-        n_products = p - 1 - len(groups) - TOPS * len(hilly)
+        n_products = p - 1 - len(groups) - self.choice.n_hills
         sums = Woodbury(moments.n, moments.squares, moments.target, moments.output, 0.0)
-        owned = owners(groups, n_products, hilly, m + f)
+        owned = owners(groups, n_products, hilly, self.choice.shape.tops, m + f)
         bends = np.full(m + f, self.choice.smooth)
         laid = np.concatenate([self.span.spread**2, bends])
         return Counted(groups, hilly, sums, owned, laid)
@@ -172,7 +171,7 @@ class Draft:
     ) -> tuple[Draft, Moments]:
         """Keep what these structures have, of functions and of their sums."""
         ratios = open_to.ratios(self.choice, self.span.sizes)
-        kept = ratios.any(axis=0)
+        kept = np.asarray(ratios.any(axis=0))
         span = self.span.some(kept)
         waves = slice(None) if len(span.centres) else slice(0)
         draft = replace(
@@ -254,7 +253,9 @@ class Draft:
         waves = np.zeros((len(self.waves), weights.shape[1]))
         for k, ratio in enumerate(self.ratios):
             (own,) = np.nonzero(self.members == k)
-            factor, theta, draws = self._conditioned(moments, ratio, self.noises[k], own)
+            factor, theta, draws = self._conditioned(
+                moments, ratio, self.noises[k], own
+            )
             weights[:, 1 + own] = ratio[:, None] * draws
             waves[:, 1 + own] = self._bends(ratio) * DOUBT * self.waves[:, own]
             if k == 0:

@@ -109,9 +109,7 @@ class Toss:
     mechanism: Mechanism
     of_odds: bool
 
-    def odds(
-        self, z: Float[Array, "n d"], v: Float[Array, " n"]
-    ) -> Float[Array, " n"]:
+    def odds(self, z: Float[Array, "n d"], v: Float[Array, " n"]) -> Float[Array, " n"]:
         """Turn values into log odds, plus noise."""
         heads = self._heads(z)
         tossed = v > 0.5 * (self.coin.low + self.coin.high)

@@ -27,6 +27,8 @@ GRID = 400
 # The smoothing of the residuals' law, as a share of Silverman's width: enough for a
 # gradient, too little to matter.
 SMOOTHING = 0.25
+# With more records than this, the width falls like the square root of their number.
+USUAL = 1_000
 PENALTIES = np.geomspace(1e-2, 1e4, 13)
 # Millions of records can show what is not worth its time: less than this share.
 NEGLIGIBLE = 1e-4
@@ -276,8 +278,12 @@ def recentred(
 
 
 def smoothing(deviation: float, n: int) -> float:
-    """The width by which the law of ``n`` residuals is smoothed."""
-    return SMOOTHING * 1.06 * (deviation or 1e-12) * n**-0.2
+    """The width by which the law of ``n`` residuals is smoothed.
+
+    What it blurs must stay below what so many records leave open.
+    """
+    width = SMOOTHING * 1.06 * (deviation or 1e-12) * n**-0.2
+    return width * min(1.0, (USUAL / n) ** 0.3)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ from scipy.optimize import OptimizeResult, minimize
 from scipy.special import expit
 
 from forestall.arrays import Array
+from forestall.hills import FINE
 from forestall.likelihood import NOTHING, Counted, Dense, Likelihood
 from forestall.select import Alternatives, Choice
 from forestall.threads import one_thread
@@ -89,6 +90,7 @@ def everything(choice: Choice, curved: Int[Array, " h"]) -> Choice:
         smooth=max(choice.smooth, float(np.exp(START_BENDS))),
         hilly=curved,
         hills=heights,
+        shape=FINE,
     )
 
 
@@ -258,7 +260,9 @@ class Selection:
     def choice(self, theta: Float[Array, " k"]) -> Choice:
         """Give each column the hyperparameters of its variable."""
         told = self.likelihood
-        quadratic, smooth = np.where(theta[:2] > NOTHING, np.exp(theta[:2]), 0.0).tolist()
+        quadratic, smooth = np.where(
+            theta[:2] > NOTHING, np.exp(theta[:2]), 0.0
+        ).tolist()
         noise = float(np.exp(theta[2]))
         each = np.split(np.exp(theta[3:]), 3)
         slopes, widths, heights = (v[told.groups] for v in each)

@@ -13,7 +13,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.linalg.lapack import dpotri
 
 from forestall.arrays import Array
-from forestall.hills import TOPS, hills
+from forestall.hills import COARSE
 from forestall.kernels import gram
 from forestall.polynomials import polynomials
 from forestall.woodbury import Woodbury
@@ -132,13 +132,13 @@ class Dense(Likelihood):
     @cached_property
     def hills(self) -> Float[Array, "n b"]:
         """The hills along these columns."""
-        return hills(self.z[:, self.curved])
+        return COARSE(self.z[:, self.curved])
 
     @cached_property
     def unbent(self) -> Counted | None:
         """The sums for all but bends; ``None`` where they would save nothing."""
         d = len(self.groups)
-        owned = owners(self.groups, d * (d + 1) // 2, self.curved, 0)
+        owned = owners(self.groups, d * (d + 1) // 2, self.curved, COARSE.tops, 0)
         if 2 * len(owned) > len(self.y):
             return None
         Phi = np.concatenate([polynomials(self.z, 2), self.hills], axis=1)
@@ -166,7 +166,7 @@ class Dense(Likelihood):
         spread = M_bends.sum(axis=1) @ z**2 - np.einsum("nd,nd->d", z, M_bends @ z)
         by_width = 2.0 * smooth * spread / widths**2
         by_height = heights * np.einsum("nb,nb->b", B, M @ B)
-        hilly = np.repeat(self.groups[self.curved], TOPS)
+        hilly = np.repeat(self.groups[self.curved], COARSE.tops)
         gradient = 0.5 * np.concatenate(
             [
                 [
@@ -193,7 +193,7 @@ class Dense(Likelihood):
         slopes, widths, heights = (
             v[self.groups] for v in np.split(np.exp(theta[3:]), 3)
         )
-        return [slopes, widths, np.repeat(heights[self.curved], TOPS)]
+        return [slopes, widths, np.repeat(heights[self.curved], COARSE.tops)]
 
     def _solved(
         self, theta: Float[Array, " k"]
@@ -263,7 +263,11 @@ def curved(z: Float[Array, "n d"]) -> Int[Array, " h"]:
 
 
 def owners(
-    groups: Int[Array, " d"], n_products: int, hilly: Int[Array, " h"], n_bends: int
+    groups: Int[Array, " d"],
+    n_products: int,
+    hilly: Int[Array, " h"],
+    tops: int,
+    n_bends: int,
 ) -> Int[Array, " q"]:
     """The parameter that is the variance of each function; none for the first.
 
@@ -271,8 +275,9 @@ def owners(
         groups: The variable behind each input column.
         n_products: How many products of two inputs there are.
         hilly: The columns that have hills.
+        tops: How many of them each.
         n_bends: How many functions bend.
     """
-    of_hills = 3 + 2 * (groups.max() + 1) + np.repeat(groups[hilly], TOPS)
+    of_hills = 3 + 2 * (groups.max() + 1) + np.repeat(groups[hilly], tops)
     curves, bends = np.zeros(n_products, dtype=int), np.ones(n_bends, dtype=int)
     return np.concatenate([[-1], 3 + groups, curves, of_hills, bends])

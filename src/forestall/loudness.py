@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from forestall.arrays import Array
 from forestall.evidence import Evidence
 from forestall.expansion import pivoted_cholesky
-from forestall.hills import TOPS, hills
+from forestall.hills import COARSE
 from forestall.kernels import median_bandwidth, quick_gram
 
 CENTRES = 40
@@ -58,7 +58,7 @@ class Terms:
         """Which functions stand and fall together: those along one input, the bumps."""
         s, h = len(self.sloped), len(self.hilly)
         each = np.arange(s + h + 1)
-        return np.repeat(each, [*[1] * s, *[TOPS] * h, len(self.centres)])
+        return np.repeat(each, [*[1] * s, *[COARSE.tops] * h, len(self.centres)])
 
     def some(self, groups: Int[Array, " g"]) -> Terms:
         """Keep some groups."""
@@ -76,7 +76,7 @@ class Terms:
     def __call__(self, z: Float[Array, "n d"]) -> Float[Array, "n q"]:
         """Evaluate them."""
         t = np.clip(z, self.lower, self.upper)
-        parts = [t[:, self.sloped], hills(t[:, self.hilly])]
+        parts = [t[:, self.sloped], COARSE(t[:, self.hilly])]
         if len(self.centres):
             parts.append(quick_gram(z / self.bandwidth, self.centres))
         return np.concatenate(parts, axis=1)
@@ -106,35 +106,133 @@ class Loudness:
         n_draws: int,
         rng: np.random.Generator,
     ) -> Loudness | None:
-        """Regress log squares; ``None`` where that does not help."""
-        loud = np.log(residuals**2 + 1e-6 * residuals.var() + 1e-300)
-        loud = np.maximum(loud, np.quantile(loud, TINY))
-        terms = Terms.of(z)
-        groups, rows = terms.groups, terms(z)
-        rows -= rows.mean(axis=0)
-        # Groups differ in size and in how much their functions move.
-        scale = np.sqrt(np.bincount(groups, rows.var(axis=0)))[groups]
-        rows /= np.where(scale > 0.0, scale, 1.0)
-        found = Evidence.of(rows, loud - loud.mean(), groups).posterior()
-        if found is None:
-            return None
-        kept = found.kept
-        drawn = found.root @ rng.normal(size=(len(found.root), n_draws))
-        weights = np.concatenate([np.zeros((len(drawn), 1)), drawn], axis=1)
-        weights += found.weights[:, None]
-        fitted = rows[:, kept] @ found.weights
-        terms = terms.some(np.unique(groups[kept]))
-        return cls(
-            terms,
-            terms(z).mean(axis=0),
-            (weights / scale[kept, None]).T,
-            (float(fitted.min()), float(fitted.max())),
-        )
+        """Learn it from some records; ``None`` where all are alike."""
+        hearing = Hearing.of(z, residuals)
+        return hearing.loudness(hearing.count(z, residuals), z, n_draws, rng)
 
     def __call__(self, z: Float[Array, "n d"], draw: int) -> Float[Array, " n"]:
         """Give the spread at each input."""
         rows = self.terms(z) - self.mean
         return np.exp(0.5 * np.clip(rows @ self.weights[draw], *self.ends))
+
+
+@dataclass(frozen=True, eq=False)
+class Din:
+    r"""Sums over records by which loudness is learned: they add up.
+
+    Args:
+        n: The number of records.
+        rows: :math:`\Psi^\top 1`, of the functions.
+        gram: :math:`\Psi^\top \Psi`.
+        cross: :math:`\Psi^\top l`, with the log squared residuals.
+        level: :math:`1^\top l`.
+        square: :math:`l^\top l`.
+    """
+
+    n: int
+    rows: Float[Array, " q"]
+    gram: Float[Array, "q q"]
+    cross: Float[Array, " q"]
+    level: float
+    square: float
+
+    def __add__(self, other: Din) -> Din:
+        """Add the sums of two batches."""
+        return Din(
+            self.n + other.n,
+            self.rows + other.rows,
+            self.gram + other.gram,
+            self.cross + other.cross,
+            self.level + other.level,
+            self.square + other.square,
+        )
+
+    def evidence(self, groups: Int[Array, " q"]) -> Evidence:
+        """Centre the sums."""
+        mean, level = self.rows / self.n, self.level / self.n
+        return Evidence(
+            self.gram - self.n * np.outer(mean, mean),
+            self.cross - self.n * level * mean,
+            self.square - self.n * level**2,
+            self.n,
+            groups,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Hearing:
+    """What has to be known before the loudness of residuals is counted.
+
+    Args:
+        terms: The functions that it may follow from.
+        mean: The mean of each over a sample.
+        scale: How much those that stand and fall together move.
+        least: What is added to squares, so that all have a logarithm.
+        lowest: The log square below which a residual just happens to be tiny.
+        level: The mean of the log squares.
+    """
+
+    terms: Terms
+    mean: Float[Array, " q"]
+    scale: Float[Array, " q"]
+    least: float
+    lowest: float
+    level: float
+
+    @classmethod
+    def of(cls, z: Float[Array, "n d"], residuals: Float[Array, " n"]) -> Hearing:
+        """Lay the functions over a sample."""
+        least = 1e-6 * float(residuals.var()) + 1e-300
+        loud = np.log(residuals**2 + least)
+        lowest = float(np.quantile(loud, TINY))
+        terms = Terms.of(z)
+        groups, rows = terms.groups, terms(z)
+        mean = rows.mean(axis=0)
+        rows -= mean
+        # Groups differ in size and in how much their functions move.
+        scale = np.sqrt(np.bincount(groups, rows.var(axis=0)))[groups]
+        scale = np.where(scale > 0.0, scale, 1.0)
+        level = float(np.maximum(loud, lowest).mean())
+        return cls(terms, mean, scale, least, lowest, level)
+
+    def count(self, z: Float[Array, "n d"], residuals: Float[Array, " n"]) -> Din:
+        """Sum up some records."""
+        loud = np.maximum(np.log(residuals**2 + self.least), self.lowest) - self.level
+        rows = (self.terms(z) - self.mean) / self.scale
+        square = float(loud @ loud)
+        level = float(loud.sum())
+        return Din(
+            len(z), rows.sum(axis=0), rows.T @ rows, rows.T @ loud, level, square
+        )
+
+    def loudness(
+        self,
+        din: Din,
+        z: Float[Array, "n d"],
+        n_draws: int,
+        rng: np.random.Generator,
+    ) -> Loudness | None:
+        """Regress log squares; ``None`` where that does not help.
+
+        Args:
+            din: The sums over the records.
+            z: The inputs of these, or of a sample: what is told of them is not left.
+            n_draws: How many are drawn.
+            rng: What they are drawn with.
+        """
+        groups = self.terms.groups
+        found = din.evidence(groups).posterior()
+        if found is None:
+            return None
+        kept = found.kept
+        drawn = found.root @ rng.normal(size=(len(found.root), n_draws))
+        weights = np.concatenate([np.zeros((len(drawn), 1)), drawn], axis=1)
+        weights = ((weights + found.weights[:, None]) / self.scale[kept, None]).T
+        terms = self.terms.some(np.unique(groups[kept]))
+        mean = (self.mean + self.scale * din.rows / din.n)[kept]
+        fitted = (terms(z) - mean) @ weights[0]
+        ends = float(fitted.min()), float(fitted.max())
+        return Loudness(terms, mean, weights, ends)
 
 
 def laid(z: Float[Array, "n d"]) -> tuple[Float[Array, " d"], Float[Array, "m d"]]:

@@ -16,6 +16,7 @@ from forestall.kernels import FARTHEST, quick_gram
 from forestall.select import Choice
 from forestall.spanning import trends, trends_gradient
 
+
 @dataclass(frozen=True, eq=False)
 class Mechanism:
     r"""The fitted mean of one variable, draws of it, and its residuals.

@@ -11,8 +11,8 @@ from jaxtyping import Float, Int
 from scipy.special import ndtri
 
 from forestall.arrays import Array
-from forestall.encoding import Block
 from forestall.coin import Coin
+from forestall.encoding import Block
 from forestall.law import Law
 from forestall.mechanism import Mechanism
 from forestall.observations import Observations

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from forestall.arrays import Array
-from forestall.hills import TOPS
+from forestall.hills import COARSE, Hills
 
 # Among so many draws in a row, structures are as frequent as they are likely.
 EVENLY = 16
@@ -38,6 +38,7 @@ class Choice:
         widths: The width :math:`\rho` of each input column.
         hilly: The input columns that have hills.
         hills: The prior variance :math:`h_g` of the hills of each of these.
+        shape: What hills are like.
     """
 
     linear: Float[Array, " d"]
@@ -47,11 +48,17 @@ class Choice:
     widths: Float[Array, " d"]
     hilly: Int[Array, " h"] = field(default_factory=lambda: np.empty(0, dtype=int))
     hills: Float[Array, " h"] = field(default_factory=lambda: np.empty(0))
+    shape: Hills = COARSE
 
     @property
     def bends(self) -> bool:
         """Whether the Gaussian part is more than nothing."""
         return self.smooth > 0.0
+
+    @property
+    def n_hills(self) -> int:
+        """How many functions the hills are."""
+        return self.shape.tops * len(self.hilly)
 
     @property
     def heights(self) -> Float[Array, " d"]:
@@ -95,9 +102,7 @@ class Alternatives:
             hills=heights[hilly],
         )
 
-    def ratios(
-        self, whole: Choice, sizes: tuple[int, int, int]
-    ) -> Float[Array, "c q"]:
+    def ratios(self, whole: Choice, sizes: tuple[int, int, int]) -> Float[Array, "c q"]:
         """How far the weight of each function may stray, to how far it was laid out.
 
         Args:
@@ -105,14 +110,15 @@ class Alternatives:
             sizes: How many: of the trend with its hills, centres, waves.
         """
         p, m, f = sizes
-        n_products = p - 1 - len(whole.linear) - TOPS * len(whole.hilly)
+        n_products = p - 1 - len(whole.linear) - whole.n_hills
         rows = []
         for choice in self.choices:
+            heights = _share(choice.heights[whole.hilly], whole.hills)
             variances = [
                 np.ones(1),
                 _share(choice.linear, whole.linear),
                 np.repeat(_share(choice.quadratic, whole.quadratic), n_products),
-                np.repeat(_share(choice.heights[whole.hilly], whole.hills), TOPS),
+                np.repeat(heights, whole.shape.tops),
                 np.repeat(_share(choice.smooth, whole.smooth), m + f),
             ]
             rows.append(np.sqrt(np.concatenate(variances)))

@@ -14,7 +14,7 @@ from scipy.linalg import solve_triangular
 
 from forestall.arrays import Array
 from forestall.expansion import pivoted_cholesky
-from forestall.hills import FAR, TOPS, hills, hills_gradient
+from forestall.hills import FAR
 from forestall.kernels import Gaussian, gram
 from forestall.landmarks import Landmarks, chosen
 from forestall.lowrank import Approximation, Nystrom, RandomFourier
@@ -69,7 +69,7 @@ class Spanning:
         if choice.quadratic > 1e-3 * choice.noise / n:
             squares = np.full(d * (d + 1) // 2, np.sqrt(choice.quadratic))
             spread = np.concatenate([spread, squares])
-        heights = np.repeat(np.sqrt(choice.hills), TOPS)
+        heights = np.repeat(np.sqrt(choice.hills), choice.shape.tops)
         spread = np.concatenate([spread, heights])
         t, nothing = z / choice.widths, np.empty((0, d))
         if not choice.bends:
@@ -98,7 +98,8 @@ class Spanning:
     def some(self, kept: Bool[Array, " q"]) -> Spanning:
         """Keep some of the functions: those that stand together, all or none."""
         p, h = len(self.spread), len(self.choice.hilly)
-        rising = kept[p - TOPS * h : p].reshape(h, TOPS).all(axis=1)
+        tops = self.choice.shape.tops
+        rising = kept[p - tops * h : p].reshape(h, tops).all(axis=1)
         choice = replace(
             self.choice,
             hilly=self.choice.hilly[rising],
@@ -156,7 +157,7 @@ def trends(
         return rows
     # Clipped here already: what is absurd does not fit into seven digits.
     along = np.clip(z[:, choice.hilly], -FAR, FAR)
-    bumps = hills(along.astype(np.float32) if quick else along)
+    bumps = choice.shape(along.astype(np.float32) if quick else along)
     return np.concatenate([rows, bumps], axis=1)
 
 
@@ -164,14 +165,14 @@ def trends_gradient(
     z: Float[Array, "n d"], choice: Choice, weights: Float[Array, " p"]
 ) -> Float[Array, "n d"]:
     """Differentiate a weighted sum of :func:`trends` by the inputs."""
-    order, n_hills = _order(choice, len(weights)), TOPS * len(choice.hilly)
+    order, n_hills = _order(choice, len(weights)), choice.n_hills
     smooth, bumps = np.split(weights, [len(weights) - n_hills])
     out = polynomial_gradient(z, smooth, order)
     if n_hills:
-        out[:, choice.hilly] += hills_gradient(z[:, choice.hilly], bumps)
+        out[:, choice.hilly] += choice.shape.gradient(z[:, choice.hilly], bumps)
     return out
 
 
 def _order(choice: Choice, p: int) -> int:
     """The order of the polynomial, which is without squares where these are nothing."""
-    return 1 if p - TOPS * len(choice.hilly) == 1 + len(choice.widths) else 2
+    return 1 if p - choice.n_hills == 1 + len(choice.widths) else 2

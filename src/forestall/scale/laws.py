@@ -1,6 +1,6 @@
 r"""Laws of residuals, counted over all records: they add up over batches.
 
-How the spread changes with the inputs comes from a sample. Divided by it, residuals are
+How the spread changes with the inputs is counted first. Divided by it, residuals are
 counted in bins, each shared by the two whose centres it lies between, and the sums of
 how often they stay below each level, near which inputs, are added up.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -27,7 +28,7 @@ from forestall.law import (
     shared_levels,
     smoothing,
 )
-from forestall.loudness import Loudness
+from forestall.loudness import Din, Hearing, Loudness
 from forestall.observations import Observations
 from forestall.scale.supply import added, state_of
 
@@ -38,7 +39,7 @@ SIDE = int(np.arcsinh(FARTHEST) / BIN)
 # Less than this of a record is rounding.
 NOTHING = 1e-9
 # The law of many records is told at more values, at most.
-FINEST = 1_000
+FINEST = 2_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,18 +98,14 @@ class Blank:
         cls,
         z: Float[Array, "n d"],
         residuals: Float[Array, " n"],
-        n_draws: int,
-        rng: np.random.Generator,
+        spread: Loudness | None = None,
         *,
         local: bool = True,
     ) -> Blank:
         """Learn from a sample what has to be known before all are counted."""
-        features = spread = None
-        if local:
-            features = Features.of(z)
-            spread = Loudness.of(z, residuals, n_draws, rng)
-            if spread is not None:
-                residuals = residuals / spread(z, 0)
+        features = Features.of(z) if local else None
+        if spread is not None:
+            residuals = residuals / spread(z, 0)
         unit = float(residuals.std()) or 1e-12
         return cls(features, spread, unit, np.quantile(residuals, shared_levels()))
 
@@ -160,29 +157,29 @@ class Strays:
     Args:
         equation: The equation, without draws.
         moments: The sums by which its mean was settled.
-        blank: The law that waits for them.
+        waiting: What waits for them: a law, or how its spread changes.
     """
 
     equation: Equation
     moments: Moments
-    blank: Blank
+    waiting: Blank | Hearing
 
-    def count(self, state: Float[Array, "n w"]) -> Tally:
+    def count(self, state: Float[Array, "n w"]) -> Tally | Din:
         """Count some records, block by block."""
         return added(
             self._block(state[i : i + BLOCK]) for i in range(0, len(state), BLOCK)
         )
 
-    def _block(self, state: Float[Array, "n w"]) -> Tally:
+    def _block(self, state: Float[Array, "n w"]) -> Tally | Din:
         residuals = self.equation.mechanism(self.moments, state).residuals
-        return self.blank.count(state[:, self.equation.inputs], residuals)
+        return self.waiting.count(state[:, self.equation.inputs], residuals)
 
 
 @dataclass(frozen=True, eq=False)
 class Tallies:
-    """What was counted for several laws."""
+    """What was counted for several variables."""
 
-    tallies: dict[tuple[int, ...], Tally]
+    tallies: dict[tuple[int, ...], Any]
 
     def __add__(self, other: Tallies) -> Tallies:
         """Count both."""
@@ -192,7 +189,7 @@ class Tallies:
 
 @dataclass(frozen=True, eq=False)
 class Straying:
-    """Counts how the records of a batch stray, for every law."""
+    """Counts how the records of a batch stray, for every variable."""
 
     strays: Mapping[tuple[int, ...], Strays]
 
