@@ -18,6 +18,7 @@ METHODS = {
     "nested": NestedRehearsal(),
     "staged": StagedRehearsal(n_draws=1, n_paths=4, search=SEARCH),
     "uneven": StagedRehearsal(n_draws=1, n_paths=4, search=SEARCH),
+    "tossed": StagedRehearsal(n_draws=1, n_paths=4, search=SEARCH),
 }
 PROBLEM = Problem(
     context=["age", "ward"],
@@ -49,7 +50,18 @@ def uneven_history(n=150):
     return columns | {"effect": columns["effect"] + noise}
 
 
-HISTORIES = {"nested": history, "staged": history, "uneven": uneven_history}
+def tossed_history(n=60):
+    """A history whose effect is there or not."""
+    columns = history(n)
+    return columns | {"effect": (columns["effect"] > 0.9).astype(float)}
+
+
+HISTORIES = {
+    "nested": history,
+    "staged": history,
+    "uneven": uneven_history,
+    "tossed": tossed_history,
+}
 
 
 def told(policy, actions=None):

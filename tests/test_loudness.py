@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from forestall.loudness import Loudness
+from forestall.loudness import Hearing, Loudness
 
 
 def inputs(n=1_000, d=3, seed=0):
@@ -106,3 +106,36 @@ def test_a_variable_that_its_inputs_settle_has_a_finite_loudness(n):
     found = learned(z, 1e-9 * z[:, 0] - 1e-3 * z[:, 1] * z[:, 0], n_draws=3)
     if found is not None:
         assert np.isfinite(found(z, 3)).all()
+
+
+def test_loudness_by_sums_over_batches_is_that_of_all_records():
+    z, rng = inputs(n=3_000), np.random.default_rng(2)
+    residuals = louder(z) * rng.normal(size=len(z))
+    hearing = Hearing.of(z[:500], residuals[:500])
+    whole = hearing.count(z, residuals)
+    parts = [slice(0, 700), slice(700, 701), slice(701, None)]
+    added = sum(
+        (hearing.count(z[part], residuals[part]) for part in parts[1:]),
+        hearing.count(z[parts[0]], residuals[parts[0]]),
+    )
+    one, other = (
+        hearing.loudness(din, z[:500], 3, np.random.default_rng(0))(z, 2)
+        for din in (whole, added)
+    )
+    np.testing.assert_allclose(one, other, rtol=1e-9)
+
+
+def test_more_records_tell_loudness_better_and_know_it():
+    off, spread = {}, {}
+    z, rng = inputs(n=40_000), np.random.default_rng(2)
+    residuals = louder(z) * rng.normal(size=len(z))
+    hearing, points = Hearing.of(z[:1_000], residuals[:1_000]), inputs(seed=3)
+    for n in (1_000, 40_000):
+        din = hearing.count(z[:n], residuals[:n])
+        found = hearing.loudness(din, z[:1_000], 40, np.random.default_rng(0))
+        off[n] = np.sqrt(np.mean(log_error(found, points, louder) ** 2))
+        draws = [log_error(found, points, louder, draw) for draw in range(1, 41)]
+        spread[n] = np.sqrt(np.mean(np.var(draws, axis=0)))
+    assert off[40_000] < 0.4 * off[1_000]
+    assert spread[40_000] < 0.6 * spread[1_000]
+    assert off[40_000] < 2.5 * spread[40_000]

@@ -14,6 +14,7 @@ from forestall.kernels import gram
 from forestall.law import Law, ridge_if_it_helps
 from forestall.likeliest import Selection, guessed, refined
 from forestall.likelihood import NOTHING, Dense
+from forestall.loudness import Loudness
 from forestall.lowrank import Nystrom, RandomFourier
 from forestall.polynomials import polynomials
 from forestall.select import Alternatives, Choice
@@ -406,6 +407,26 @@ def test_calming_leaves_the_outskirts_and_all_that_is_usual_alone(rng):
     usual = np.abs(v - first(z, DRAWS[:1])[:, 0]) < 0.9 * STRAY * spread
     np.testing.assert_allclose(calm[usual], v[usual], atol=1e-9)
     assert usual.mean() > 0.95
+
+
+def test_calming_takes_as_many_where_records_are_loud_as_where_they_are_not(rng):
+    z = rng.uniform(-1, 1, size=(4000, 2))
+    truth, loud = z[:, 1], np.exp(1.2 * z[:, 0])
+    # Skewed: what is pulled in moves the mean, and must do so alike everywhere.
+    v = truth + 0.3 * loud * (rng.exponential(size=4000) - 1.0)
+    usual = Usual.of(looked_at(z, v), z)
+    residuals = v - truth
+    spread = Loudness.of(z, residuals, 0, rng)
+    everywhere = np.sum(z**2, axis=1) <= usual.outskirts
+
+    def pulled(usual, side):
+        rows = everywhere & (side * z[:, 0] > 0.3)
+        return np.mean(((v - usual.calmed(z, v)) / loud)[rows])
+
+    fair = usual.where_loud(z, residuals, spread)
+    assert pulled(usual, 1) > 5 * pulled(usual, -1)
+    assert pulled(fair, 1) == pytest.approx(pulled(fair, -1), rel=0.5)
+    assert usual.where_loud(z, residuals, None) is usual
 
 
 def test_a_value_far_from_all_others_is_believed_where_its_inputs_tell_of_it(rng):

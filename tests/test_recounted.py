@@ -6,7 +6,7 @@ from scipy.optimize import check_grad
 
 from forestall import Problem, StagedRehearsal
 from forestall.building import Builder
-from forestall.draft import Draft
+from forestall.draft import ROUGH, Draft
 from forestall.likeliest import everything, guessed, recounted, refined
 from forestall.likelihood import curved, owners
 from forestall.lowrank import Nystrom, RandomFourier
@@ -176,3 +176,18 @@ def test_a_faint_bend_is_learned_and_its_doubt_is_honest():
     told = mechanism(np.stack([x, a], axis=1), np.arange(65))
     off = (told[:, 0] - truth) / told[:, 1:].std(axis=1)
     assert np.sqrt(np.mean(off**2)) < 1.6
+
+
+def test_no_number_of_records_makes_bends_as_smooth_as_their_kernel(rng):
+    z = rng.normal(size=(300, 3))
+    v = np.sin(z[:, 0] * z[:, 1]) + 0.3 * rng.normal(size=300)
+    draft = drafted((z, v), BENT, n_draws=200)
+    moments = draft.count(np.tile(z, (2000, 1)), np.tile(v, 2000))
+    mechanism = draft.settled(moments, z, v)
+    spread = mechanism(z, np.arange(1, 201)).std(axis=1) / mechanism.scale
+    assert np.median(spread) == pytest.approx(np.sqrt(ROUGH * BENT.noise), rel=0.3)
+
+
+def test_a_straight_mean_has_nothing_rough(records):
+    draft = drafted(records, PLAIN, n_draws=20)
+    assert draft.rough.shape == (0, 20)

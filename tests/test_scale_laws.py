@@ -12,9 +12,9 @@ import forestall
 from forestall import Problem, StagedRehearsal
 from forestall.building import Builder
 from forestall.law import Law, ridge_by_sums, ridge_if_it_helps, smoothing
+from forestall.loudness import Loudness
 from forestall.observations import Observations
 from forestall.scale import Held
-from forestall.loudness import Loudness
 from forestall.scale.laws import BIN, Blank, Straying, binned, centres, weighed
 from forestall.scale.supply import in_order, taken
 

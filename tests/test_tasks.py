@@ -35,9 +35,9 @@ def random_actions(task: Task, m: int) -> np.ndarray:
     return np.random.default_rng(7).uniform(lower, upper, (m, len(lower)))
 
 
-def test_names_the_tasks_of_the_paper_and_two_traps():
+def test_names_the_tasks_of_the_paper_and_our_own():
     paper = ("lin-syn1", "bermuda", "bank", "non-syn1", "non-syn2")
-    assert tasks.names() == (*paper, "dosing", "placebo")
+    assert tasks.names() == (*paper, "dosing", "placebo", "readmission")
 
 
 @every_task
@@ -131,6 +131,7 @@ ROOT_CONTEXTS = [
     ("non-syn2", "X2", stats.uniform(0, 1)),
     ("dosing", "severity", stats.uniform(-2, 4)),
     ("placebo", "age", stats.uniform(-1, 2)),
+    ("readmission", "severity", stats.uniform(-2, 4)),
 ]
 
 
@@ -457,6 +458,7 @@ NO_ACTION = {
     "bermuda": 0.148,
     "dosing": 0.399,
     "placebo": 0.311,
+    "readmission": 0.485,
 }
 ORACLE = {
     "lin-syn1": (0.953, 0.005, 3),
@@ -466,6 +468,7 @@ ORACLE = {
     "bermuda": (0.707, 0.01, 10),
     "dosing": (0.647, 0.005, 5),
     "placebo": (0.311, 0.04, 60),
+    "readmission": (0.666, 0.05, 60),
 }
 
 

@@ -305,15 +305,16 @@ class Builder:
         # What strays is pulled in; where records are louder than elsewhere, they count
         # less, from here on.
         v = look.usual.believable(z, v, ends)
-        calm = look.usual.calmed(z, v)
         residuals, local = look.residuals(z, v), self.parts.local_laws
         spread, quiet = loud(z, residuals) if local else (None, 1.0)
+        usual = look.usual.where_loud(z, residuals, spread)
+        calm = usual.calmed(z, v)
         loudness = None if spread is None else spread(z, 0) ** 2
         open_to = self._refined(look.guess, inputs, calm, loudness)
         draft = self._draft(z, calm, self._laid(open_to, z))
         if spread is not None:
             draft = draft.of_one_noise()
-        return Equation(inputs, column, ends, draft, look.usual, spread, quiet)
+        return Equation(inputs, column, ends, draft, usual, spread, quiet)
 
     def _tossed(self, inputs: Int[Array, " d"], column: int, coin: Coin) -> Equation:
         """Choose the functions of the log odds of the higher of two values."""

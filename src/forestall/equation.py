@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -34,15 +34,17 @@ class Usual:
 
     Args:
         mechanism: The mean by the first look.
-        ends: Residuals beyond them are pulled in.
+        ends: Residuals beyond them, in units of their spread, are pulled in.
         far: Residuals beyond them are those of absurd values.
         outskirts: The squared distance from the middle at which these begin.
+        spread: How the spread changes with the inputs; ``None`` where it does not.
     """
 
     mechanism: Mechanism
     ends: tuple[float, float]
     far: tuple[float, float]
     outskirts: float
+    spread: Loudness | None = None
 
     @classmethod
     def of(cls, mechanism: Mechanism, z: Float[Array, "n d"]) -> Usual:
@@ -50,6 +52,18 @@ class Usual:
         outskirts = float(np.quantile(np.sum(z**2, axis=1), MOST))
         ends, far = (tamed(mechanism.residuals, reach) for reach in (STRAY, ABSURD))
         return cls(mechanism, ends, far, outskirts)
+
+    def where_loud(
+        self,
+        z: Float[Array, "n d"],
+        residuals: Float[Array, " n"],
+        spread: Loudness | None,
+    ) -> Usual:
+        """Let residuals stray further where they are louder."""
+        if spread is None:
+            return self
+        ends = tamed(residuals / spread(z, 0), STRAY)
+        return replace(self, ends=ends, spread=spread)
 
     def tells(
         self, z: Float[Array, "n d"], v: Float[Array, " n"], ends: tuple[float, float]
@@ -85,7 +99,8 @@ class Usual:
     ) -> Float[Array, " n"]:
         """Pull in what strays."""
         mean = self._mean(z)
-        calm = mean + np.clip(v - mean, *self.ends)
+        unit = 1.0 if self.spread is None else self.spread(z, 0)
+        calm = mean + unit * np.clip((v - mean) / unit, *self.ends)
         return np.where(np.sum(z**2, axis=1) <= self.outskirts, calm, v)
 
     def _mean(self, z: Float[Array, "n d"]) -> Float[Array, " n"]:

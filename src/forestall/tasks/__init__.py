@@ -30,6 +30,7 @@ MODULES = {
     "non-syn2": "non_syn2",
     "dosing": "dosing",
     "placebo": "placebo",
+    "readmission": "readmission",
 }
 FROM_DATA = "nhanes"
 RANDOM = re.compile(r"random-(0|[1-9][0-9]*)")
