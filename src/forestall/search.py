@@ -44,7 +44,7 @@ class Search:
     n_kept: int = 24
     n_starts: int = 4
     n_steps: int = 8
-    n_draws: int = 48
+    n_draws: int = 24
     n_paths: int = 64
     caution: float = 0.25
 
