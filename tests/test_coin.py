@@ -204,3 +204,72 @@ def test_three_values_are_numbers():
     history["repaid"][:3] = 0.5
     policy = QUICK.fit(RETURNED, history)
     assert isinstance(policy.system.outcomes[0].law, Law)
+
+
+BOUNDS = {
+    "0 <= repaid <= 0.5": False,
+    "repaid <= 0": False,
+    "repaid < 1": False,
+    "repaid > 0": True,
+    "0.2 <= repaid <= 1": True,
+    "1 <= repaid": True,
+}
+
+
+@pytest.mark.parametrize("desired", BOUNDS)
+def test_a_bound_on_a_value_means_what_it_says(desired):
+    problem = Problem(
+        context=["debt"],
+        actions={"rate": (-2.0, 2.0)},
+        outcomes=["repaid"],
+        desired=[desired],
+    )
+    told = asked(QUICK.fit(problem, loans(600))).probability
+    truth = chance(*GRID.T)
+    truth = truth if BOUNDS[desired] else 1.0 - truth
+    assert np.abs(told - truth).max() < 0.2
+    assert np.abs(told - truth).mean() < 0.08
+
+
+@pytest.mark.parametrize(
+    ("desired", "good"),
+    [
+        ("a + b >= 2", lambda p, q: p * q),
+        ("a + b < 2", lambda p, q: 1 - p * q),
+        ("a + b <= 0", lambda p, q: (1 - p) * (1 - q)),
+        ("a - b >= 0", lambda p, q: 1 - (1 - p) * q),
+    ],
+)
+def test_two_answers_together_are_as_good_as_they_are(desired, good):
+    rng = np.random.default_rng(0)
+    x, r = rng.normal(size=(2, 600))
+    p, q = expit(x + r), expit(0.5 - r)
+    history = {"x": x, "r": r, "a": rng.random(600) < p, "b": rng.random(600) < q}
+    problem = Problem(
+        context=["x"], actions={"r": (-2, 2)}, outcomes=["a", "b"], desired=[desired]
+    )
+    policy = QUICK.fit(problem, {k: v.astype(float) for k, v in history.items()})
+    at = GRID[:, 0] + GRID[:, 1], 0.5 - GRID[:, 1]
+    truth = good(expit(at[0]), expit(at[1]))
+    assert np.abs(asked(policy).probability - truth).max() < 0.15
+
+
+def test_what_hardly_ever_happens_is_told_to_be_that_rare():
+    rng = np.random.default_rng(0)
+    debt, rate = rng.normal(size=(2, 4000))
+    repaid = np.zeros(4000)
+    repaid[rng.choice(4000, 8, replace=False)] = 1.0
+    policy = QUICK.fit(RETURNED, {"debt": debt, "rate": rate, "repaid": repaid})
+    told = asked(policy)
+    assert told.probability.mean() == pytest.approx(0.002, rel=0.6)
+    assert np.mean((told.lower <= 0.002) & (told.upper >= 0.002)) > 0.5
+
+
+def test_without_a_mean_there_are_laws_alone():
+    method = StagedRehearsal(
+        n_draws=8, n_paths=16, search=QUICK.search, recentred=False
+    )
+    policy = method.fit(RETURNED, loans(300))
+    assert isinstance(policy.system.outcomes[0].law, Law)
+    told = asked(policy).probability
+    assert np.ptp(told) > 0.1

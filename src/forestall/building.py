@@ -33,7 +33,7 @@ from forestall.support import Density, Support
 
 EVERYWHERE = (-np.inf, np.inf)
 # How often log odds are looked at, before their functions are chosen.
-LOOKS = 2
+LOOKS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +155,8 @@ class Builder:
             start += block.width
         covariates = schema.covariates.columns
         self.levels = {c.name for c in covariates if isinstance(c, Categorical)}
-        self.coins = [Coin.of(v) for v in self.state.T]
+        # Without a mean there is nothing but laws.
+        self.coins = [Coin.of(v) if parts.recentred else None for v in self.state.T]
         self.rank = {v: k for k, tier in enumerate(problem.tiers) for v in tier}
         self.parents = known_parents(problem)
 
@@ -212,6 +213,8 @@ class Builder:
         likelihood = draft.likelihood(moments, self._groups(equation.inputs))
         open_to = recounted(draft.choice, likelihood)
         draft, moments = draft.under(open_to, moments, self.rng)
+        if isinstance(equation.spread, Toss):
+            draft = draft.of_one_noise()
         return replace(equation, draft=draft), moments
 
     def _gathering(self) -> Gathering | None:
@@ -320,15 +323,16 @@ class Builder:
         """Choose the functions of the log odds of the higher of two values."""
         z, v = self.state[:, inputs], self.state[:, column]
         look = self._look(inputs, v, np.ones(len(v), dtype=bool))
-        toss = Toss(coin, look.usual.mechanism, of_odds=False)
+        toss = Toss(coin, look.usual.mechanism)
         odds, loudness = toss.odds(z, v), toss(z, 0) ** 2
         for _ in range(LOOKS):
-            draft = self._draft(z, odds, Alternatives((look.guess,)), n_draws=0)
+            open_to = Alternatives((look.guess,))
+            draft = self._draft(z, odds, open_to, n_draws=0).of_any_noise()
             seen = draft.settled(draft.count(z, odds, loudness), z, odds, loudness)
-            toss = Toss(coin, seen, of_odds=True)
+            toss = toss.closer(seen)
             odds, loudness = toss.odds(z, v), toss(z, 0) ** 2
-        open_to = self._refined(look.guess, inputs, odds, loudness)
-        draft = self._draft(z, odds, self._laid(open_to, z)).of_one_noise()
+        open_to = self._laid(self._refined(look.guess, inputs, odds, loudness), z)
+        draft = self._draft(z, odds, open_to).of_one_noise().of_any_noise()
         return Equation(inputs, column, EVERYWHERE, draft, spread=toss)
 
     def _laid(self, open_to: Alternatives, z: Float[Array, "n d"]) -> Alternatives:

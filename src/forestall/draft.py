@@ -24,7 +24,7 @@ from forestall.woodbury import Woodbury
 # Random waves of the prior's Gaussian part.
 WAVES = 96
 # How much quieter or louder than usual a record may count as, in variance.
-LOUD = np.array([0.1, 10.0])
+LOUD = (0.1, 10.0)
 # The draws know nothing of the doubt about hyperparameters, so they are spread by this
 # much more: what it takes on random structural models 20 to 81, which no reported
 # figure uses, for nine intervals of ten to hold.
@@ -95,6 +95,7 @@ class Draft:
         phases: Their phases.
         waves: Prior draws of their weights.
         strays: Standard normal draws, for the noise that was not seen.
+        loud: How much quieter or louder than usual a record may count as, in variance.
     """
 
     choice: Choice
@@ -110,6 +111,7 @@ class Draft:
     phases: Float[Array, " f"]
     waves: Float[Array, "f s"]
     strays: Float[Array, "q s"]
+    loud: tuple[float, float] = LOUD
 
     @classmethod
     def of(
@@ -200,6 +202,10 @@ class Draft:
     def of_one_noise(self) -> Draft:
         """Let structures share the noise, where each record has one of its own."""
         return replace(self, noises=np.full_like(self.noises, self.choice.noise))
+
+    def of_any_noise(self) -> Draft:
+        """Take the noise of each record as it is told: it is known, not learned."""
+        return replace(self, loud=(0.0, np.inf))
 
     def still(self) -> Draft:
         """Leave the draws out: what strays from the mean does not depend on them."""
@@ -330,7 +336,8 @@ class Draft:
         noise = self.choice.noise
         if loudness is None:
             return np.full(n, noise)
-        return np.clip(loudness / self.scale**2, *(noise * LOUD))
+        low, high = (noise * end for end in self.loud)
+        return np.clip(loudness / self.scale**2, low, high)
 
     def _mechanism(
         self,

@@ -19,9 +19,9 @@ from forestall.mechanism import Mechanism
 ABSURD, STRAY = 10.0, 2.0
 # The share of records that are not on the outskirts.
 MOST = 0.8
-# How rare one of two values is at least, by a first look and by a closer one: from too
-# near to never, a step leads too far.
-RARELY, HARDLY = 0.02, 0.005
+# How rare one of two values is at least, by a first look: from too near to never, a
+# step of Newton's leads too far, while one towards never leads by one at most.
+RARELY = 0.02
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,11 +118,17 @@ class Toss:
         coin: The two values.
         mechanism: The mean by the look.
         of_odds: Whether that is the mean of the log odds, or of the value itself.
+        least: How rare either value is at least.
     """
 
     coin: Coin
     mechanism: Mechanism
-    of_odds: bool
+    of_odds: bool = False
+    least: float = RARELY
+
+    def closer(self, mechanism: Mechanism) -> Toss:
+        """Look again, by log odds, at what may be rarer."""
+        return Toss(self.coin, mechanism, True, self.least / np.e)
 
     def odds(self, z: Float[Array, "n d"], v: Float[Array, " n"]) -> Float[Array, " n"]:
         """Turn values into log odds, plus noise."""
@@ -137,10 +143,9 @@ class Toss:
 
     def _heads(self, z: Float[Array, "n d"], draw: int = 0) -> Float[Array, " n"]:
         mean = self.mechanism(z, np.array([draw]))[:, 0]
-        if self.of_odds:
-            return np.clip(expit(mean), HARDLY, 1.0 - HARDLY)
         share = (mean - self.coin.low) / (self.coin.high - self.coin.low)
-        return np.clip(share, RARELY, 1.0 - RARELY)
+        share = expit(mean) if self.of_odds else share
+        return np.clip(share, self.least, 1.0 - self.least)
 
 
 @dataclass(frozen=True, eq=False)

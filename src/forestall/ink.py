@@ -99,7 +99,9 @@ def mark(axes: Axes, peak: tuple[float, float], colour: str) -> None:
 def density(points: Float[Array, " n"], grid: Float[Array, " m"]) -> Float[Array, " m"]:
     """Estimate a density, by a Gaussian kernel of Silverman's width."""
     low, high = np.quantile(points, [0.25, 0.75])
-    spread = min(float(points.std()), float(high - low) / 1.349) or 1e-12
+    deviation = float(points.std())
+    # Of a yes or a no most may be the same.
+    spread = min(deviation, float(high - low) / 1.349) or deviation or 1e-12
     width = 0.9 * spread * len(points) ** -0.2
     apart = (grid[:, None] - points) / width
     return np.exp(-0.5 * apart**2).mean(axis=1) / (width * np.sqrt(2 * np.pi))

@@ -23,6 +23,8 @@ from forestall.region import Polytope
 
 # Points run at a time.
 BLOCK = 1 << 15
+# A value this near to a bound lies on it: rounding must not decide what is good.
+NEAR = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -320,12 +322,13 @@ def bounds(
     """The bounds of outcome ``k`` by the constraints in which it is the last one."""
     M, b = region.normals, region.offsets
     lower, upper = np.full(len(before), -np.inf), np.full(len(before), np.inf)
-    for m, bound in zip(M, b, strict=True):
+    for m, bound, strict in zip(M, b, region.strict, strict=True):
         if m[k] == 0.0 or m[k + 1 :].any():
             continue
         end = (bound - before @ m[:k]) / m[k]
+        near = -NEAR if strict else NEAR
         if m[k] > 0:
-            upper = np.minimum(upper, end)
+            upper = np.minimum(upper, end + near)
         else:
-            lower = np.maximum(lower, end)
+            lower = np.maximum(lower, end - near)
     return lower, upper
