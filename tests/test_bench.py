@@ -229,7 +229,7 @@ def test_the_plans_of_the_repository_can_be_read(name: str) -> None:
     assert list(plan.methods) == ["nested", "conditional", "none"]
 
 
-@pytest.mark.parametrize(("name", "n_tasks"), [("decisions", 7), ("unseen", 30)])
+@pytest.mark.parametrize(("name", "n_tasks"), [("decisions", 8), ("unseen", 30)])
 def test_the_plans_for_the_default_method_can_be_read(name: str, n_tasks: int) -> None:
     folder = Path(__file__).parents[1] / "benchmarks"
     plan = Plan.from_file(folder / "plans" / f"{name}.toml")

@@ -35,20 +35,20 @@ def skewed(n, seed=0):
 
 @cache
 def fitted(n, size):
-    """A policy, all its records, and what it counts how they stray by."""
+    """A system, all its records, and what counts their loudness and their laws."""
     data = in_order(Observations.read(PROBLEM, skewed(n)))
     supply, heard = Held.of(data, size), []
     total = Held.total
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Held, "total", lambda s, w: heard.append(w) or total(s, w))
         system = Builder(ROUGH.parts, PROBLEM, supply).learned().system
-    (count,) = [work for work in heard if isinstance(work, Straying)]
-    return system, data, count
+    loudness, laws = [work for work in heard if isinstance(work, Straying)]
+    return system, data, (loudness, laws)
 
 
 def test_the_counted_law_is_that_of_all_residuals():
-    system, data, count = fitted(1_000, 300)
-    strays = count.strays[2, 0, 1]
+    system, data, (_, laws) = fitted(1_000, 300)
+    strays = laws.strays[2, 0, 1]
     state = np.concatenate([data.x, data.a, data.y], axis=1)
     slow = strays.equation.mechanism(strays.moments, state).residuals
     law = system.outcomes[0].law
@@ -61,10 +61,12 @@ def test_the_counted_law_is_that_of_all_residuals():
     assert law.grid[-1] > slow.max()
 
 
+@pytest.mark.parametrize("which", [0, 1], ids=["loudness", "laws"])
 @settings(max_examples=20)
 @given(cuts=st.lists(st.integers(1, 999), max_size=4))
-def test_what_is_counted_does_not_depend_on_the_batches(cuts):
-    _, data, count = fitted(1_000, 300)
+def test_what_is_counted_does_not_depend_on_the_batches(which, cuts):
+    _, data, counts = fitted(1_000, 300)
+    count = counts[which]
     parts = np.split(np.arange(1_000), sorted(set(cuts)))
     first, *rest = (count(taken(data, rows)) for rows in parts)
     whole, apart = count(data), sum(rest, start=first)
@@ -76,7 +78,7 @@ def test_what_is_counted_does_not_depend_on_the_batches(cuts):
 
 
 def test_blocks_add_up_to_the_whole(monkeypatch):
-    _, data, count = fitted(1_000, 300)
+    _, data, (_, count) = fitted(1_000, 300)
     whole = count(data).tallies
     monkeypatch.setattr("forestall.scale.laws.BLOCK", 70)
     for key, tally in count(data).tallies.items():

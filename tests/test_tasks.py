@@ -102,7 +102,9 @@ def test_the_same_seed_gives_the_same_sample_and_another_seed_another(name, kind
     first, again, other = sample(20, seed=3), sample(20, seed=3), sample(20, seed=4)
     for v in first:
         np.testing.assert_array_equal(first[v], again[v])
-        assert not np.isin(first[v], other[v]).any()
+        assert (first[v] != other[v]).any()
+        # What has few values has the same few again.
+        assert len(np.unique(first[v])) < 20 or not np.isin(first[v], other[v]).any()
 
 
 @every_task
