@@ -1,5 +1,7 @@
 """Rehearsing stage by stage: algebra against slow simulation, and stories."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import ndtr
@@ -15,7 +17,7 @@ from forestall import (
 )
 from forestall.region import Polytope
 from forestall.rehearsal import NEAR, Noise, bounds
-from forestall.staged import quantile
+from forestall.staged import Told, quantile
 from worlds import LENDING, contexts_of, lending
 
 QUICK = StagedRehearsal(
@@ -287,3 +289,27 @@ def test_a_quantile_stays_among_its_worlds_and_moves_with_them(rng):
         assert (told <= worlds.max(axis=1)).all()
         np.testing.assert_allclose(quantile(3.0 * worlds - 1.0, p), 3.0 * told - 1.0)
     np.testing.assert_allclose(quantile(np.ones((3, 1)), 0.05), 1.0)
+
+
+def test_paths_that_are_few_neither_hide_nor_feign_what_is_unknown(rng):
+    worlds = 0.6 + 0.005 * rng.normal(size=(500, 64))
+    apart = worlds + 0.03 * rng.normal(size=worlds.shape)
+    together = worlds + 0.03 * rng.normal(size=(500, 1))
+    told = Told(apart, together).worlds
+    # The error of the mean over all paths is as large as what is unknown here.
+    off = np.hypot(0.005, 0.03 / 8.0)
+    np.testing.assert_allclose(told.mean(axis=1), 0.6, atol=5 * 0.03 / 8.0)
+    assert told.std(axis=1).mean() == pytest.approx(off, rel=0.05)
+    assert told.std(axis=1).min() > 0.5 * off
+    assert (Told(apart, together) - Told(apart, together)).worlds.std() == 0.0
+
+
+def test_an_interval_of_few_paths_is_about_that_of_many(between):
+    few, many = (
+        replace(between, method=replace(between.method, n_paths=n)) for n in (16, 1024)
+    )
+    x = between.data.x[:20]
+    a = between.answer(x, None).actions
+    widths = [told.upper - told.lower for told in (few.answer(x, a), many.answer(x, a))]
+    assert (widths[0] > 0.5 * widths[1]).all()
+    assert widths[0].mean() == pytest.approx(widths[1].mean(), rel=0.2)

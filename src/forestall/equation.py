@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -128,7 +129,7 @@ class Toss:
 
     def closer(self, mechanism: Mechanism) -> Toss:
         """Look again, by log odds, at what may be rarer."""
-        return Toss(self.coin, mechanism, True, self.least / np.e)
+        return Toss(self.coin, mechanism, True, self.least / math.e)
 
     def odds(self, z: Float[Array, "n d"], v: Float[Array, " n"]) -> Float[Array, " n"]:
         """Turn values into log odds, plus noise."""

@@ -100,6 +100,12 @@ class Noise:
         points = qmc.Sobol(n_variables, rng=rng).random_base2(n_paths.bit_length() - 1)
         return cls(points.T, rng.random((n_variables, n_worlds)))
 
+    def shared(self) -> Noise:
+        """Move the points in every world as in the first: only worlds differ then."""
+        return Noise(
+            self.levels, np.broadcast_to(self.shifts[:, :1], self.shifts.shape)
+        )
+
     @property
     def n_paths(self) -> int:
         """How many paths each world has."""

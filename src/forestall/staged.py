@@ -207,8 +207,11 @@ class StagedPolicy(Policy):
             altered = everything
         under = self._reported(x, a, altered)
         natural = self._left_alone(x)
-        gained = settled(*(u - n for u, n in zip(under, natural, strict=True)))
-        told, left = settled(*under), settled(*natural)
+        gained, told, left = (
+            (under - natural).worlds,
+            np.clip(under.worlds, 0.0, 1.0),
+            np.clip(natural.worlds, 0.0, 1.0),
+        )
         joint = np.concatenate([x, a], axis=1)
         lower, upper = quantile(told, 0.05), quantile(told, 0.95)
         # Chances finer than one in so many records cannot be told.
@@ -231,14 +234,14 @@ class StagedPolicy(Policy):
             altered,
         )
 
-    def _left_alone(self, x: Float[Array, "q d_x"]) -> list[Float[Array, "q s"]]:
+    def _left_alone(self, x: Float[Array, "q d_x"]) -> Told:
         """Rehearse what comes by itself, once for each different context."""
         contexts, which = np.unique(x, axis=0, return_inverse=True)
         if len(contexts) == len(x):
             contexts, which = x, np.arange(len(x))
         shape = len(contexts), self.system.n_actions
         told = self._reported(contexts, np.zeros(shape), np.zeros(shape, dtype=bool))
-        return [world[which.ravel()] for world in told]
+        return Told(told.apart[which.ravel()], told.together[which.ravel()])
 
     def _about_taken(self) -> Float[Array, "m d_a"]:
         """Actions of history, a little off: no person's own is given out."""
@@ -274,36 +277,52 @@ class StagedPolicy(Policy):
         x: Float[Array, "q d_x"],
         a: Float[Array, "q d_a"],
         altered: Bool[Array, "q d_a"],
-    ) -> list[Float[Array, "q s"]]:
+    ) -> Told:
         """Rehearse twice with the draws that had no part in choosing."""
         n_draws, n_paths = self.method.n_draws, self.method.n_paths
         draws = self._worlds(1 + self.method.search.n_draws, n_draws)
         rng = np.random.default_rng([self.method.seed, 2])
-        told = []
-        for _ in range(2):
-            noise = Noise.drawn(self.system.n_noises, n_paths, n_draws, rng)
-            out = np.empty((len(x), n_draws))
-            for subset in np.unique(altered, axis=0):
-                rows = (altered == subset).all(axis=1)
-                success = self.system.success(x[rows], a[rows], subset, draws, noise)
-                out[rows] = success.value
-            told.append(out)
-        return told
+        first, second = (
+            Noise.drawn(self.system.n_noises, n_paths, n_draws, rng) for _ in range(2)
+        )
+        apart, together = np.empty((2, len(x), n_draws))
+        for subset in np.unique(altered, axis=0):
+            rows = (altered == subset).all(axis=1)
+            for out, noise in ((apart, first), (together, second.shared())):
+                told = self.system.success(x[rows], a[rows], subset, draws, noise)
+                out[rows] = told.value
+        return Told(apart, together)
 
 
-def settled(
-    first: Float[Array, "q s"], second: Float[Array, "q s"]
-) -> Float[Array, "q s"]:
-    """Average two rehearsals of each world, without the spread that few paths add.
+@dataclass(frozen=True, eq=False)
+class Told:
+    """Chances in each drawn world, rehearsed twice, or differences of chances.
 
-    What two rehearsals of one world differ by is not ignorance but arithmetic.
+    Few paths make every world look different. Paths of their own average out over the
+    worlds, and tell the mean of all; the same paths in every world tell how the worlds
+    differ, and that alone.
+
+    Args:
+        apart: By paths of its own in each world.
+        together: By the same paths in all of them.
     """
-    told = 0.5 * (first + second)
-    centre = told.mean(axis=1, keepdims=True)
-    noise = 0.25 * np.mean((first - second) ** 2, axis=1, keepdims=True)
-    spread = np.mean((told - centre) ** 2, axis=1, keepdims=True)
-    kept = np.sqrt(np.clip(1.0 - noise / np.maximum(spread, 1e-300), 0.0, 1.0))
-    return centre + kept * (told - centre)
+
+    apart: Float[Array, "q s"]
+    together: Float[Array, "q s"]
+
+    def __sub__(self, other: Told) -> Told:
+        """How much better one is than the other, world by world."""
+        return Told(self.apart - other.apart, self.together - other.together)
+
+    @property
+    def worlds(self) -> Float[Array, "q s"]:
+        """The worlds around their mean, and the error of that mean with them."""
+        centre = self.apart.mean(axis=1, keepdims=True)
+        off = self.together - self.together.mean(axis=1, keepdims=True)
+        paths = np.var(self.apart - off, axis=1, keepdims=True)
+        spread = np.mean(off**2, axis=1, keepdims=True)
+        error = paths / self.apart.shape[1]
+        return centre + off * np.sqrt(1.0 + error / np.maximum(spread, 1e-300))
 
 
 def quantile(told: Float[Array, "q s"], p: float) -> Float[Array, " q"]:
