@@ -703,6 +703,12 @@ def test_a_summary_equals_a_slow_and_obvious_one(rng: np.random.Generator) -> No
     acted = [row for row in rows if row.verdict == "act"]
     held = [row for row in acted if row.lower <= row.success <= row.upper]
     assert told.coverage == pytest.approx(len(held) / len(acted))
+    off = [
+        sum((row in held) - told.coverage for row in acted if row.seed == s)
+        for s in {row.seed for row in acted}
+    ]
+    square = len(off) / (len(off) - 1) * sum(e**2 for e in off)
+    assert told.coverage_se == pytest.approx(math.sqrt(square) / len(acted))
     assert told.width == pytest.approx(mean([r.upper - r.lower for r in acted]))
     assert told.bias == pytest.approx(mean([r.probability - r.success for r in acted]))
     claims = [row.probability - row.predicted_no_action for row in acted]

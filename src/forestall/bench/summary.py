@@ -62,6 +62,7 @@ class Summary:
         lift_share_se: Its standard error, by the delta method.
         supported_lift_share: The same against the supported oracle.
         coverage: Share of acted rows whose interval holds the true success.
+        coverage_se: Its standard error; contexts of one history err together.
         width: The mean width of these intervals.
         bias: The mean of (probability - true success) over acted rows.
         act: The share of the verdict ``act``; ``leave`` and ``abstain`` likewise.
@@ -91,6 +92,7 @@ class Summary:
     lift_share_se: float
     supported_lift_share: float
     coverage: float
+    coverage_se: float
     width: float
     bias: float
     act: float
@@ -140,6 +142,7 @@ def summarise_rows(rows: Sequence[Row]) -> Summary:
         / (abs(_mean(reach)) or math.nan),
         supported_lift_share=_ratio(gain, column["supported_oracle"] - no_action),
         coverage=acted.coverage,
+        coverage_se=acted.coverage_se,
         width=acted.width,
         bias=acted.bias,
         act=act,
@@ -167,6 +170,7 @@ class _Acted:
     """How honest the method is where it acts."""
 
     coverage: float
+    coverage_se: float
     width: float
     bias: float
 
@@ -175,10 +179,12 @@ class _Acted:
         success, probability = _column(rows, "success"), _column(rows, "probability")
         lower, upper = _column(rows, "lower"), _column(rows, "upper")
         known = ~np.isnan(lower) & ~np.isnan(upper)
-        inside = (lower <= success) & (success <= upper)
+        inside = ((lower <= success) & (success <= upper))[known]
+        seeds = np.array([row.seed for row in rows], dtype=int)[known]
         bias = probability - success
         return cls(
-            _mean(inside[known]),
+            _mean(inside),
+            clustered_error(inside - _mean(inside), seeds),
             _mean((upper - lower)[known]),
             _mean(bias[~np.isnan(bias)]),
         )

@@ -34,7 +34,7 @@ HONESTY: dict[str, Show] = {
     "harm": lambda s: figure(s.regret_of_verdict),
     "claimed": lambda s: figure(s.claimed),
     "act/leave/abstain %": lambda s: _shares(s.act, s.leave, s.abstain),
-    "cover": lambda s: figure(s.coverage, digits=2),
+    "cover": lambda s: figure(s.coverage, s.coverage_se, digits=2),
     "width": lambda s: figure(s.width, digits=2),
     "bias": lambda s: figure(s.bias),
 }
