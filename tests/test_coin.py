@@ -273,3 +273,36 @@ def test_without_a_mean_there_are_laws_alone():
     assert isinstance(policy.system.outcomes[0].law, Law)
     told = asked(policy).probability
     assert np.ptp(told) > 0.1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_one_or_two_of_many_are_rare_whatever_the_seed(seed):
+    rng = np.random.default_rng(seed)
+    debt, rate = rng.normal(size=(2, 300))
+    repaid = np.zeros(300)
+    repaid[rng.choice(300, 1 + seed % 2, replace=False)] = 1.0
+    policy = QUICK.fit(RETURNED, {"debt": debt, "rate": rate, "repaid": repaid})
+    told = policy.evaluate({"debt": np.linspace(-1.5, 1.5, 20)}, {"rate": np.zeros(20)})
+    assert told.probability.mean() < 0.03
+    assert told.upper.mean() < 0.15
+
+
+@pytest.mark.parametrize(("n", "steep"), [(1000, 4.0), (1000, 12.0), (5200, 8.0)])
+@pytest.mark.filterwarnings("ignore:There are 5,200 records")
+def test_a_steep_chance_is_neither_lost_nor_blurred(n, steep):
+    rng = np.random.default_rng(0)
+    debt = rng.normal(size=n)
+    rate = 0.5 * debt + rng.normal(size=n)
+    repaid = (rng.random(n) < expit(steep * (debt + rate))).astype(float)
+    policy = QUICK.fit(RETURNED, {"debt": debt, "rate": rate, "repaid": repaid})
+    told = policy.evaluate({"debt": debt[:200]}, {"rate": rate[:200]})
+    truth = expit(steep * (debt + rate)[:200])
+    assert np.abs(told.probability - truth).mean() < 0.05
+    assert (told.upper - told.lower).mean() < 0.15
+
+
+def test_what_never_varied_is_not_in_doubt():
+    history = loans(200) | {"repaid": np.ones(200)}
+    told = asked(QUICK.fit(RETURNED, history))
+    np.testing.assert_allclose(told.probability, 1.0, atol=1e-6)
+    assert (told.lower > 0.99).all()

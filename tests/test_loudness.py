@@ -139,3 +139,12 @@ def test_more_records_tell_loudness_better_and_know_it():
     assert off[40_000] < 0.4 * off[1_000]
     assert spread[40_000] < 0.6 * spread[1_000]
     assert off[40_000] < 2.5 * spread[40_000]
+
+
+def test_few_records_over_and_over_are_no_accident():
+    rng = np.random.default_rng(1)
+    which, x, a = rng.integers(0, 20, 4000), *rng.normal(size=(2, 20))
+    z = np.stack([x, a], axis=1)[which]
+    residuals = rng.normal(size=20)[which]
+    spread = Loudness.of(z, residuals, 4, rng)
+    assert spread is None or np.isfinite(spread(z, 0)).all()

@@ -13,7 +13,7 @@ from forestall.arrays import Array
 from forestall.coin import Coin
 from forestall.draft import Draft, Moments
 from forestall.encoding import Categorical
-from forestall.equation import Counts, Equation, Toss, Usual, loud, tamed
+from forestall.equation import LOGISTIC, Counts, Equation, Toss, Usual, loud, tamed
 from forestall.law import Law
 from forestall.likeliest import everything, guessed, recounted, refined
 from forestall.likelihood import curved
@@ -32,7 +32,8 @@ from forestall.spanning import CENTRES
 from forestall.support import Density, Support
 
 EVERYWHERE = (-np.inf, np.inf)
-# How often log odds are looked at, before their functions are chosen.
+# How many steps are made to log odds, under a first guess of their functions and again
+# under those that were chosen.
 LOOKS = 5
 
 
@@ -210,10 +211,12 @@ class Builder:
         draft = equation.draft
         if not len(equation.inputs):
             return equation, moments
-        likelihood = draft.likelihood(moments, self._groups(equation.inputs))
+        tossed = isinstance(equation.spread, Toss)
+        groups = self._groups(equation.inputs)
+        likelihood = draft.likelihood(moments, groups, known=tossed)
         open_to = recounted(draft.choice, likelihood)
         draft, moments = draft.under(open_to, moments, self.rng)
-        if isinstance(equation.spread, Toss):
+        if tossed:
             draft = draft.of_one_noise()
         return replace(equation, draft=draft), moments
 
@@ -293,6 +296,10 @@ class Builder:
             ends, guess = EVERYWHERE, self._guess(inputs, v)
             open_to = self._laid(self._refined(guess, inputs, v), z)
             return Equation(inputs, column, ends, self._draft(z, v, open_to))
+        if np.ptp(v) == 0.0:
+            flat = Choice(np.zeros(len(inputs)), 0.0, 0.0, 1.0, np.ones(len(inputs)))
+            draft = self._draft(z, v, Alternatives((flat,))).certain()
+            return Equation(inputs, column, EVERYWHERE, draft)
         ends = low, high = tamed(v)
         coin = self.coins[column]
         if coin is not None:
@@ -321,23 +328,43 @@ class Builder:
 
     def _tossed(self, inputs: Int[Array, " d"], column: int, coin: Coin) -> Equation:
         """Choose the functions of the log odds of the higher of two values."""
-        z, v = self.state[:, inputs], self.state[:, column]
-        look = self._look(inputs, v, np.ones(len(v), dtype=bool))
-        toss = Toss(coin, look.usual.mechanism)
-        odds, loudness = toss.odds(z, v), toss(z, 0) ** 2
-        for _ in range(LOOKS):
-            open_to = Alternatives((look.guess,))
-            draft = self._draft(z, odds, open_to, n_draws=0).of_any_noise()
-            seen = draft.settled(draft.count(z, odds, loudness), z, odds, loudness)
-            toss = toss.closer(seen)
-            odds, loudness = toss.odds(z, v), toss(z, 0) ** 2
-        open_to = self._laid(self._refined(look.guess, inputs, odds, loudness), z)
-        draft = self._draft(z, odds, open_to).of_one_noise().of_any_noise()
+        z, v, groups = (
+            self.state[:, inputs],
+            self.state[:, column],
+            self._groups(inputs),
+        )
+        toss = Toss.of(coin, v)
+        y, noise = toss.records(z, v)
+        guess = guessed(z, y, groups, noise)
+        toss = self._looked(toss, inputs, v, guess)
+        y, noise = toss.records(z, v)
+        open_to = refined(guess, z, y, groups, noise, known=True).of_noise(1.0)
+        toss = self._looked(toss, inputs, v, open_to.choices[0])
+        draft = self._draft(z, toss.odds(z, v), self._laid(open_to, z))
+        draft = draft.of_one_noise().of_known_noise(toss.middle, LOGISTIC)
         return Equation(inputs, column, EVERYWHERE, draft, spread=toss)
+
+    def _looked(
+        self,
+        toss: Toss,
+        inputs: Int[Array, " d"],
+        v: Float[Array, " n"],
+        choice: Choice,
+    ) -> Toss:
+        """Go to the likeliest log odds, step by step."""
+        z = self.state[:, inputs]
+        for _ in range(LOOKS):
+            odds, noise = toss.odds(z, v), toss(z, 0) ** 2
+            draft = self._draft(z, odds, Alternatives((choice,)), n_draws=0)
+            draft = draft.of_known_noise(toss.middle, LOGISTIC)
+            toss = toss.closer(
+                draft.settled(draft.count(z, odds, noise), z, odds, noise)
+            )
+        return toss
 
     def _laid(self, open_to: Alternatives, z: Float[Array, "n d"]) -> Alternatives:
         """Leave nothing out where all records will choose again."""
-        if not self.supply.sampled or not z.shape[1]:
+        if not (self.supply.sampled and self.parts.recentred and z.shape[1]):
             return open_to
         return Alternatives((everything(open_to.whole, curved(z)),))
 
@@ -452,6 +479,8 @@ class Builder:
 
     def _counted_laws(self, still: Mapping[Key, Still]) -> dict[Key, Law]:
         """Learn the laws from all records: how loud they are, then their shape."""
+        if not still:
+            return {}
         n_draws, local = self.parts.n_draws, self.parts.local_laws
         spreads: dict[Key, Loudness | None] = dict.fromkeys(still)
         if local:

@@ -159,12 +159,15 @@ class Draft:
             rng.normal(size=(p + m + f, n_draws)),
         )
 
-    def likelihood(self, moments: Moments, groups: Int[Array, " d"]) -> Counted:
+    def likelihood(
+        self, moments: Moments, groups: Int[Array, " d"], *, known: bool = False
+    ) -> Counted:
         """Tell how likely the counted records are under other hyperparameters.
 
         Args:
             moments: Their sums.
             groups: The variable behind each input column.
+            known: Whether their noise is known.
         """
         p, m, f = self.span.sizes
         hilly = self.choice.hilly
@@ -173,7 +176,7 @@ class Draft:
         owned = owners(groups, n_products, hilly, self.choice.shape.tops, m + f)
         bends = np.full(m + f, self.choice.smooth)
         laid = np.concatenate([self.span.spread**2, bends])
-        return Counted(groups, hilly, sums, owned, laid)
+        return Counted(groups, hilly, sums, owned, laid, known)
 
     def under(
         self, open_to: Alternatives, moments: Moments, rng: np.random.Generator
@@ -203,9 +206,17 @@ class Draft:
         """Let structures share the noise, where each record has one of its own."""
         return replace(self, noises=np.full_like(self.noises, self.choice.noise))
 
-    def of_any_noise(self) -> Draft:
-        """Take the noise of each record as it is told: it is known, not learned."""
-        return replace(self, loud=(0.0, np.inf))
+    def of_known_noise(self, mean: float, scale: float) -> Draft:
+        """Take the noise of each record as it is told, and the unit of the output."""
+        return replace(self, mean=mean, scale=scale, loud=(0.0, np.inf))
+
+    def certain(self) -> Draft:
+        """Let every draw be the mean: what never varied leaves nothing to be drawn."""
+        nothing = {
+            name: np.zeros_like(getattr(self, name))
+            for name in ("own", "rough", "waves", "strays")
+        }
+        return replace(self, **nothing)
 
     def still(self) -> Draft:
         """Leave the draws out: what strays from the mean does not depend on them."""

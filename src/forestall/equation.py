@@ -20,9 +20,12 @@ from forestall.mechanism import Mechanism
 ABSURD, STRAY = 10.0, 2.0
 # The share of records that are not on the outskirts.
 MOST = 0.8
-# How rare one of two values is at least, by a first look: from too near to never, a
-# step of Newton's leads too far, while one towards never leads by one at most.
-RARELY = 0.02
+# How rare one of two values is taken to be at least, unless it is rarer among all
+# records: from too near to never a step of Newton's leads too far.
+RARELY = 0.002
+# The deviation of a logistic law: log odds in this unit are as large as what is
+# standardised, and what is believed beforehand means the same.
+LOGISTIC = math.pi / math.sqrt(3.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,19 +120,27 @@ class Toss:
 
     Args:
         coin: The two values.
-        mechanism: The mean by the look.
-        of_odds: Whether that is the mean of the log odds, or of the value itself.
-        least: How rare either value is at least.
+        share: How often it has the higher one among all records.
+        mechanism: The mean of the log odds by the look; ``None`` before the first.
     """
 
     coin: Coin
-    mechanism: Mechanism
-    of_odds: bool = False
-    least: float = RARELY
+    share: float
+    mechanism: Mechanism | None = None
+
+    @classmethod
+    def of(cls, coin: Coin, v: Float[Array, " n"]) -> Toss:
+        """Begin with what all records have in common."""
+        return cls(coin, float(np.mean(v == coin.high)))
+
+    @property
+    def middle(self) -> float:
+        """The log odds of the share."""
+        return float(logit(self.share))
 
     def closer(self, mechanism: Mechanism) -> Toss:
-        """Look again, by log odds, at what may be rarer."""
-        return Toss(self.coin, mechanism, True, self.least / math.e)
+        """Look again, from these log odds."""
+        return replace(self, mechanism=mechanism)
 
     def odds(self, z: Float[Array, "n d"], v: Float[Array, " n"]) -> Float[Array, " n"]:
         """Turn values into log odds, plus noise."""
@@ -137,16 +148,24 @@ class Toss:
         tossed = v > 0.5 * (self.coin.low + self.coin.high)
         return logit(heads) + (tossed - heads) / (heads * (1.0 - heads))
 
+    def records(
+        self, z: Float[Array, "n d"], v: Float[Array, " n"]
+    ) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+        """The same about their middle, in units of a logistic law, and its variance."""
+        odds = (self.odds(z, v) - self.middle) / LOGISTIC
+        return odds, (self(z, 0) / LOGISTIC) ** 2
+
     def __call__(self, z: Float[Array, "n d"], draw: int) -> Float[Array, " n"]:
         """Give the deviation of this noise."""
         heads = self._heads(z, draw)
         return np.asarray(1.0 / np.sqrt(heads * (1.0 - heads)))
 
     def _heads(self, z: Float[Array, "n d"], draw: int = 0) -> Float[Array, " n"]:
-        mean = self.mechanism(z, np.array([draw]))[:, 0]
-        share = (mean - self.coin.low) / (self.coin.high - self.coin.low)
-        share = expit(mean) if self.of_odds else share
-        return np.clip(share, self.least, 1.0 - self.least)
+        if self.mechanism is None:
+            return np.full(len(z), self.share)
+        odds = self.mechanism(z, np.array([draw]))[:, 0]
+        least = min(RARELY, 0.5 * self.share, 0.5 * (1.0 - self.share))
+        return np.clip(expit(odds), least, 1.0 - least)
 
 
 @dataclass(frozen=True, eq=False)

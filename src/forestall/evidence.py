@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.linalg import cho_solve, cholesky, solve_triangular
+from scipy.linalg import LinAlgError, cho_solve, cholesky, solve_triangular
 
 from forestall.arrays import Array
 
@@ -23,6 +23,8 @@ LUCK, LEAST = 3.0, 1e-4
 # The shares of the target's variance with which groups and noise set out, and the least
 # that is left to the noise: where features explain everything there would be none.
 START, START_NOISE, LEAST_NOISE = 0.3, 0.8, 1e-3
+# What rounding may take from a diagonal, as a share of its largest entry.
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +135,12 @@ class Evidence:
         scale = np.sqrt(at.groups[self.groups[kept]])
         A = scale[:, None] * self.gram[np.ix_(kept, kept)] * scale / at.noise
         A[np.diag_indices(len(A))] += 1.0
-        L = cholesky(A, lower=True)
+        try:
+            L = cholesky(A, lower=True)
+        except LinAlgError:
+            # Few different records, over and over, leave hardly any noise.
+            A[np.diag_indices(len(A))] += ROUNDING * A.diagonal().max()
+            L = cholesky(A, lower=True)
         weights = scale * cho_solve((L, True), scale * self.cross[kept]) / at.noise
         root = scale[:, None] * solve_triangular(L, np.eye(len(L)), lower=True, trans=1)
         return Posterior(kept, weights, root, float(np.log(np.diag(L)).sum()))

@@ -31,11 +31,17 @@ START_BENDS, START_BEND_WIDTH = np.log(0.05), 1.5
 # A structure that is at least as likely as this, of two, is taken for the only one.
 SURE = 0.95
 VARIANCE, NOISE = (-12.0, 5.0), (-9.0, 2.0)
+# Where the noise is known, few that are rare may still stray by more; what they do must
+# not be taken for bends.
+DISPERSION = (0.0, np.log(30.0))
 WIDTH = (np.log(0.15), np.log(30.0))
 
 
 def guessed(
-    z: Float[Array, "n d"], y: Float[Array, " n"], groups: Int[Array, " d"]
+    z: Float[Array, "n d"],
+    y: Float[Array, " n"],
+    groups: Int[Array, " d"],
+    noise: Float[Array, " n"] | None = None,
 ) -> Choice:
     """Find by few records which of several peaks is the highest.
 
@@ -43,10 +49,11 @@ def guessed(
         z: The inputs, standardised.
         y: The output, standardised.
         groups: The variable behind each input column; a variable has one width.
+        noise: The variance of each record's noise, where that is known.
     """
     if not z.shape[1]:
         return Choice(np.empty(0), 0.0, 0.0, 1.0, np.empty(0))
-    few = Selection.among(z, y, groups, FEW)
+    few = Selection.among(z, y, groups, FEW, noise, known=noise is not None)
     # Small matrices gain nothing from threads and lose much on a busy machine.
     with one_thread():
         return few.choice(few.maximised())
@@ -58,6 +65,8 @@ def refined(
     y: Float[Array, " n"],
     groups: Int[Array, " d"],
     loudness: Float[Array, " n"] | None = None,
+    *,
+    known: bool = False,
 ) -> Alternatives:
     """Go on from a guess to the top, by more records.
 
@@ -70,10 +79,11 @@ def refined(
         groups: The variable behind each input column.
         loudness: The variance of each record's noise, on any scale; ``None`` where all
             are alike. What is noise must not be taken for bends.
+        known: Whether that is the noise itself.
     """
     if not z.shape[1]:
         return Alternatives((guess,))
-    many = Selection.among(z, y, groups, MANY, loudness)
+    many = Selection.among(z, y, groups, MANY, loudness, known=known)
     theta = _theta(guess, groups)
     with one_thread():
         starts = [theta, *many.bent(theta)]
@@ -131,13 +141,15 @@ class Selection:
         groups: Int[Array, " d"],
         most: int,
         loudness: Float[Array, " n"] | None = None,
+        *,
+        known: bool = False,
     ) -> Selection:
         """Take records evenly, at most so many."""
         every = np.linspace(0, len(y) - 1, min(len(y), most)).astype(int)
         if loudness is None:
             return cls(Dense(z[every], y[every], groups))
-        louder = loudness[every] / loudness.mean()
-        return cls(Dense(z[every], y[every], groups, louder))
+        louder = loudness[every] / (1.0 if known else loudness.mean())
+        return cls(Dense(z[every], y[every], groups, louder, known))
 
     @property
     def n_variables(self) -> int:
@@ -152,8 +164,10 @@ class Selection:
         """
         g = self.n_variables
         slopes, flat = np.full(g, START_SLOPE), np.full(g, VARIANCE[0])
+        common = [*START[:2], 0.0] if self.likelihood.known else START
         starts = [
-            np.concatenate([START, slopes, np.full(g, np.log(w))]) for w in START_WIDTHS
+            np.concatenate([common, slopes, np.full(g, np.log(w))])
+            for w in START_WIDTHS
         ]
         ends = [self.climbed(np.concatenate([start, flat]), STEPS) for start in starts]
         if len(self.likelihood.curved):
@@ -174,12 +188,13 @@ class Selection:
         if not self.likelihood.movable:
             each[g : 2 * g] = theta[3 + g : 3 + 2 * g, None]
         bends = VARIANCE if bent else (NOTHING, NOTHING)
+        noise = DISPERSION if self.likelihood.known else NOISE
         return minimize(
             self.likelihood,
             theta,
             jac=True,
             method="L-BFGS-B",
-            bounds=[VARIANCE, bends, NOISE, *each],
+            bounds=[VARIANCE, bends, noise, *each],
             options={"maxiter": n_steps},
         )
 

@@ -43,12 +43,14 @@ class Likelihood(ABC):
         groups: The variable behind each input column.
         curved: The columns along which there may be hills; two values make a slope.
         movable: Whether the widths may change.
+        known: Whether the noise is known.
     """
 
     n: int
     groups: Int[Array, " d"]
     curved: Int[Array, " h"]
     movable: ClassVar[bool]
+    known: bool
 
     @abstractmethod
     def fit(self, theta: Float[Array, " k"]) -> tuple[float, Float[Array, " k"]] | None:
@@ -106,12 +108,14 @@ class Dense(Likelihood):
         y: The output.
         groups: The variable behind each input column.
         loudness: The variance of each record's noise, relative to the common one.
+        known: Whether that is the noise itself.
     """
 
     z: Float[Array, "n d"]
     y: Float[Array, " n"]
     groups: Int[Array, " d"]
     loudness: Float[Array, " n"] | float = 1.0
+    known: bool = False
     movable = True
 
     @cached_property
@@ -229,6 +233,7 @@ class Counted(Likelihood):
         sums: The sums.
         owners: The parameter that is the variance of each function.
         laid: The variance of each function as it was summed up.
+        known: Whether the noise is known.
     """
 
     groups: Int[Array, " d"]
@@ -236,6 +241,7 @@ class Counted(Likelihood):
     sums: Woodbury
     owners: Int[Array, " q"]
     laid: Float[Array, " q"]
+    known: bool = False
     movable = False
 
     @cached_property

@@ -124,6 +124,11 @@ class Alternatives:
             rows.append(np.sqrt(np.concatenate(variances)))
         return np.array(rows)
 
+    def of_noise(self, noise: float) -> Alternatives:
+        """Let all have the same noise."""
+        choices = tuple(replace(choice, noise=noise) for choice in self.choices)
+        return replace(self, choices=choices)
+
     @property
     def noises(self) -> Float[Array, " c"]:
         """The noise that each structure leaves."""
