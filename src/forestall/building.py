@@ -328,11 +328,8 @@ class Builder:
 
     def _tossed(self, inputs: Int[Array, " d"], column: int, coin: Coin) -> Equation:
         """Choose the functions of the log odds of the higher of two values."""
-        z, v, groups = (
-            self.state[:, inputs],
-            self.state[:, column],
-            self._groups(inputs),
-        )
+        z, v = self.state[:, inputs], self.state[:, column]
+        groups = self._groups(inputs)
         toss = Toss.of(coin, v)
         y, noise = toss.records(z, v)
         guess = guessed(z, y, groups, noise)
@@ -341,7 +338,7 @@ class Builder:
         open_to = refined(guess, z, y, groups, noise, known=True).of_noise(1.0)
         toss = self._looked(toss, inputs, v, open_to.choices[0])
         draft = self._draft(z, toss.odds(z, v), self._laid(open_to, z))
-        draft = draft.of_one_noise().of_known_noise(toss.middle, LOGISTIC)
+        draft = draft.of_known_noise(toss.middle, LOGISTIC)
         return Equation(inputs, column, EVERYWHERE, draft, spread=toss)
 
     def _looked(
