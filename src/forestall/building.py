@@ -14,6 +14,7 @@ from forestall.coin import Coin
 from forestall.draft import Draft, Moments
 from forestall.encoding import Categorical
 from forestall.equation import LOGISTIC, Counts, Equation, Toss, Usual, loud, tamed
+from forestall.hills import COARSE
 from forestall.law import Law
 from forestall.likeliest import everything, guessed, recounted, refined
 from forestall.likelihood import curved
@@ -171,10 +172,21 @@ class Builder:
             for key in piece.keys
         }
         counts, density = self._counts(equations)
-        if self.supply.sampled and self.parts.recentred:
-            for key, equation in equations.items():
-                chosen = self._chosen_by_all(equation, counts.moments[key])
-                equations[key], counts.moments[key] = chosen
+        if self.parts.recentred:
+            from forestall.posterior import together
+            waiting = {
+                k: e.draft.chain(
+                    counts.moments[k], self._groups(e.inputs), e.starts, self.rng,
+                    known=isinstance(e.spread, Toss),
+                )
+                for k, e in equations.items()
+                if len(e.inputs) and e.starts is not None
+            }
+            told = together(list(waiting.values()), self.parts.n_draws, self.rng)
+            for k, drawn in zip(waiting, told, strict=True):
+                e = equations[k]
+                draft, counts.moments[k] = e.draft.chained(counts.moments[k], self._groups(e.inputs), drawn)
+                equations[k] = replace(e, draft=draft)
         mechanisms = {
             key: equation.mechanism(counts.moments[key], self.state)
             for key, equation in equations.items()
@@ -213,11 +225,9 @@ class Builder:
             return equation, moments
         tossed = isinstance(equation.spread, Toss)
         groups = self._groups(equation.inputs)
-        likelihood = draft.likelihood(moments, groups, known=tossed)
-        open_to = recounted(draft.choice, likelihood)
-        draft, moments = draft.under(open_to, moments, self.rng)
-        if tossed:
-            draft = draft.of_one_noise()
+        if equation.starts is None:
+            return equation, moments
+        draft, moments = draft.chained(moments, groups, equation.starts, self.rng, known=tossed)
         return replace(equation, draft=draft), moments
 
     def _gathering(self) -> Gathering | None:
@@ -294,8 +304,9 @@ class Builder:
         z, v = self.state[:, inputs], self.state[:, column]
         if self._is_level(column):
             ends, guess = EVERYWHERE, self._guess(inputs, v)
-            open_to = self._laid(self._refined(guess, inputs, v), z)
-            return Equation(inputs, column, ends, self._draft(z, v, open_to))
+            self.starts = self._refined(guess, inputs, v)
+            open_to = self._laid(self.starts, z)
+            return Equation(inputs, column, ends, self._draft(z, v, open_to), starts=self.starts)
         if np.ptp(v) == 0.0:
             flat = Choice(np.zeros(len(inputs)), 0.0, 0.0, 1.0, np.ones(len(inputs)))
             draft = self._draft(z, v, Alternatives((flat,))).certain()
@@ -322,9 +333,7 @@ class Builder:
         loudness = None if spread is None else spread(z, 0) ** 2
         open_to = self._refined(look.guess, inputs, calm, loudness)
         draft = self._draft(z, calm, self._laid(open_to, z))
-        if spread is not None:
-            draft = draft.of_one_noise()
-        return Equation(inputs, column, ends, draft, usual, spread, quiet)
+        return Equation(inputs, column, ends, draft, usual, spread, quiet, starts=open_to)
 
     def _tossed(self, inputs: Int[Array, " d"], column: int, coin: Coin) -> Equation:
         """Choose the functions of the log odds of the higher of two values."""
@@ -339,7 +348,7 @@ class Builder:
         toss = self._looked(toss, inputs, v, open_to.choices[0])
         draft = self._draft(z, toss.odds(z, v), self._laid(open_to, z))
         draft = draft.of_known_noise(toss.middle, LOGISTIC)
-        return Equation(inputs, column, EVERYWHERE, draft, spread=toss)
+        return Equation(inputs, column, EVERYWHERE, draft, spread=toss, starts=open_to)
 
     def _looked(
         self,
@@ -361,9 +370,12 @@ class Builder:
 
     def _laid(self, open_to: Alternatives, z: Float[Array, "n d"]) -> Alternatives:
         """Leave nothing out where all records will choose again."""
-        if not (self.supply.sampled and self.parts.recentred and z.shape[1]):
+        if not (self.parts.recentred and z.shape[1]):
             return open_to
-        return Alternatives((everything(open_to.whole, curved(z)),))
+        all_ = everything(open_to.whole, curved(z))
+        if not self.supply.sampled:
+            all_ = replace(all_, shape=COARSE, smooth=open_to.whole.smooth)
+        return Alternatives((all_,))
 
     def _look(
         self, inputs: Int[Array, " d"], v: Float[Array, " n"], sane: Bool[Array, " n"]

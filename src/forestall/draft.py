@@ -11,12 +11,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.linalg import cho_factor, cho_solve, eigh, solve_triangular
+from scipy.linalg import cho_factor, cho_solve, eigh
+from scipy.linalg.lapack import dpotri
 
 from forestall.arrays import Array
 from forestall.likelihood import Counted, owners
 from forestall.lowrank import Approximation
 from forestall.mechanism import Mechanism
+from forestall.posterior import Chain, Groups
 from forestall.select import Alternatives, Choice
 from forestall.spanning import Spanning
 from forestall.woodbury import Woodbury
@@ -28,10 +30,11 @@ LOUD = (0.1, 10.0)
 # The draws know nothing of the doubt about hyperparameters, so they are spread by this
 # much more: what it takes on random structural models 20 to 81, which no reported
 # figure uses, for nine intervals of ten to hold.
-DOUBT = 1.1
+DOUBT = 1.0
 # No bend is as smooth as its kernel: draws have rough ones besides, of this variance
 # beside that of the noise, which matters only where many records leave less open.
 ROUGH = 0.001
+CHANCES = (0.5, 1.0, 0.25, 0.5)
 # Records handled at a time.
 BLOCK = 1 << 14
 
@@ -202,6 +205,74 @@ class Draft:
         )
         return draft, moments.some(kept, waves)
 
+    def _owner(self, groups):
+        p, m, f = self.span.sizes
+        d, g = len(groups), int(groups.max()) + 1
+        hilly, tops = self.choice.hilly, self.choice.shape.tops
+        n_products = p - 1 - d - self.choice.n_hills
+        owner = np.concatenate(
+            [
+                [-1],
+                groups,
+                g + np.arange(n_products),
+                g + n_products + np.repeat(groups[hilly], tops),
+                np.full(m + f, 2 * g + n_products),
+            ]
+        ).astype(int)
+        laid = np.concatenate(
+            [self.span.spread, np.full(m + f, np.sqrt(self.choice.smooth))]
+        )
+        return owner, laid, g, n_products
+
+    def chain(self, moments, groups, starts, rng, *, known=False):
+        owner, laid, g, n_products = self._owner(groups)
+        kinds = np.repeat([0, 1, 2, 3], [g, n_products, g, 1])
+        sums = Woodbury(
+            moments.n,
+            moments.squares / np.outer(laid, laid),
+            moments.target / laid,
+            moments.output,
+            0.0,
+        )
+        plain = [c for c in starts.choices if not c.bends]
+        start = plain[0] if plain else starts.choices[0]
+        v = np.zeros(len(kinds))
+        v[groups] = start.linear
+        np.maximum.at(v, g + n_products + groups, start.heights)
+        v[g : g + n_products] = start.quadratic
+        v[-1] = start.smooth
+        v[~np.isin(np.arange(len(v)), owner)] = 0.0
+        noise = self.choice.noise if known else start.noise
+        return Chain(sums, Groups(owner, kinds), v, noise, rng, known=known)
+
+    def chained(self, moments, groups, told):
+        """Take the structure of each draw as drawn."""
+        owner, laid, g, n_products = self._owner(groups)
+        d, n_draws = len(groups), self.own.shape[1]
+        ratios = np.sqrt(np.where(owner < 0, 1.0, told.variances[:, owner]))
+        ratios /= np.where(owner < 0, 1.0, laid)
+        kept = np.asarray(ratios.any(axis=0))
+        kept[: 1 + d] = True
+        products = slice(1 + d, 1 + d + n_products)
+        kept[products] = kept[products].any()
+        span = self.span.some(kept)
+        waves = slice(None) if len(span.centres) else slice(0)
+        draft = replace(
+            self,
+            choice=span.choice,
+            span=span,
+            ratios=ratios[:, kept],
+            noises=told.noises,
+            members=np.arange(n_draws),
+            own=self.own[kept],
+            rough=self.rough[waves],
+            frequencies=self.frequencies[waves],
+            phases=self.phases[waves],
+            waves=self.waves[waves],
+            strays=self.strays[kept],
+        )
+        return draft, moments.some(kept, waves)
+
     def of_one_noise(self) -> Draft:
         """Let structures share the noise, where each record has one of its own."""
         return replace(self, noises=np.full_like(self.noises, self.choice.noise))
@@ -277,16 +348,21 @@ class Draft:
         """
         weights = np.zeros((len(self.own), 1 + self.own.shape[1]))
         waves = np.zeros((len(self.waves), weights.shape[1]))
+        root = _root(moments.squares) if self.own.shape[1] else None
+        spread = np.zeros((len(self.own), len(self.own)))
         for k, ratio in enumerate(self.ratios):
             (own,) = np.nonzero(self.members == k)
             factor, theta, draws = self._conditioned(
-                moments, ratio, self.noises[k], own
+                moments, ratio, self.noises[k], own, root
             )
             weights[:, 1 + own] = ratio[:, None] * draws
             waves[:, 1 + own] = self._bends(ratio) * DOUBT * self.waves[:, own]
-            if k == 0:
-                likeliest = factor, ratio * theta
-        weights[:, 0] = likeliest[1]
+            share = max(len(own), 1) / max(len(self.members), 1)
+            weights[:, 0] += share * ratio * theta
+            inverse, _ = dpotri(factor[0], lower=1)
+            inverse = np.tril(inverse) + np.tril(inverse, -1).T
+            spread += share * ratio[:, None] * inverse * ratio
+        likeliest = spread, weights[:, 0]
         p, m, _ = self.span.sizes
         if m:
             bent = np.array([self._bends(ratio) > 0.0 for ratio in self.ratios])
@@ -301,6 +377,7 @@ class Draft:
         ratio: Float[Array, " q"],
         noise: float,
         own: Int[Array, " s"],
+        root: Float[Array, "q q"] | None,
     ) -> tuple[tuple[Array, bool], Float[Array, " q"], Float[Array, "q s"]]:
         """Condition some of the draws on the records, under one structure.
 
@@ -318,7 +395,7 @@ class Draft:
         cross = self._bends(ratio) * ratio[:, None] * moments.waves
         shown = squares @ prior + cross @ self.waves[:, own]
         if len(own):
-            shown += np.sqrt(noise) * _root(squares) @ self.strays[:, own]
+            shown += np.sqrt(noise) * ratio[:, None] * (root @ self.strays[:, own])
         draws = prior + cho_solve(factor, target[:, None] - shown)
         return factor, theta, theta[:, None] + DOUBT * (draws - theta[:, None])
 
@@ -328,16 +405,16 @@ class Draft:
 
     def _residuals(
         self,
-        factor: tuple[Array, bool],
+        factor: Float[Array, "q q"],
         theta: Float[Array, " q"],
         z: Float[Array, "n d"],
         v: Float[Array, " n"],
         loudness: Float[Array, " n"] | None,
     ) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
         Phi = self.span(z)
-        half = solve_triangular(factor[0], (Phi * self.ratios[0]).T, lower=True)
         weights = self.choice.noise / self._noise(len(v), loudness)
-        leverage = np.minimum(np.einsum("pn,pn->n", half, half) * weights, 0.99)
+        told = np.einsum("np,np->n", Phi @ factor, Phi)
+        leverage = np.clip(told * weights, 0.0, 0.99)
         # In-sample residuals shrink and left-out ones carry the mean's own error, which
         # the draws carry already; these have the variance of the noise.
         strayed = v - self.mean - self.scale * (Phi @ theta)

@@ -190,6 +190,7 @@ class Equation:
     usual: Usual | None = None
     spread: Loudness | Toss | None = None
     quiet: float = 1.0
+    starts: object = None
 
     def count(self, state: Float[Array, "n w"]) -> Moments:
         """Sum up some records."""
