@@ -173,19 +173,20 @@ class Builder:
         }
         counts, density = self._counts(equations)
         if self.parts.recentred:
-            from forestall.posterior import together
-            waiting = {
-                k: e.draft.chain(
-                    counts.moments[k], self._groups(e.inputs), e.starts, self.rng,
-                    known=isinstance(e.spread, Toss),
+            from forestall.posterior import several
+
+            for k, e in equations.items():
+                if not len(e.inputs) or e.starts is None:
+                    continue
+                groups, n = self._groups(e.inputs), self.parts.n_draws
+                drawn = several(
+                    lambda j: e.draft.chain(
+                        counts.moments[k], groups, e.starts.choices[j], self.rng,
+                        known=isinstance(e.spread, Toss),
+                    ),
+                    e.starts.members(n, self.rng), n, self.rng,
                 )
-                for k, e in equations.items()
-                if len(e.inputs) and e.starts is not None
-            }
-            told = together(list(waiting.values()), self.parts.n_draws, self.rng)
-            for k, drawn in zip(waiting, told, strict=True):
-                e = equations[k]
-                draft, counts.moments[k] = e.draft.chained(counts.moments[k], self._groups(e.inputs), drawn)
+                draft, counts.moments[k] = e.draft.chained(counts.moments[k], groups, drawn)
                 equations[k] = replace(e, draft=draft)
         mechanisms = {
             key: equation.mechanism(counts.moments[key], self.state)

@@ -224,7 +224,7 @@ class Draft:
         )
         return owner, laid, g, n_products
 
-    def chain(self, moments, groups, starts, rng, *, known=False):
+    def chain(self, moments, groups, start, rng, *, known=False):
         owner, laid, g, n_products = self._owner(groups)
         kinds = np.repeat([0, 1, 2, 3], [g, n_products, g, 1])
         sums = Woodbury(
@@ -234,8 +234,6 @@ class Draft:
             moments.output,
             0.0,
         )
-        plain = [c for c in starts.choices if not c.bends]
-        start = plain[0] if plain else starts.choices[0]
         v = np.zeros(len(kinds))
         v[groups] = start.linear
         np.maximum.at(v, g + n_products + groups, start.heights)

@@ -35,6 +35,7 @@ DEVIATIONS = np.geomspace(0.001, 4.0, 34)
 RATE = 3.0
 # Steps that are made before the first draw.
 BURN = 12
+LOW = 0.5
 
 
 def slab() -> Float[Array, " k"]:
@@ -83,17 +84,25 @@ class Chain:
         self.members = [np.flatnonzero(groups.owner == k) for k in range(g)]
         self.single = np.array([len(m) == 1 for m in self.members], dtype=bool)
         self.first = np.array([m[0] if len(m) else 0 for m in self.members])
-        self.grid = np.r_[0.0, DEVIATIONS**2]
+        low = LOW * np.sqrt(noise / sums.n)
+        deviations = np.geomspace(min(low, 0.1), 4.0, 34)
+        self.slab = -RATE * deviations
+        self.slab -= logsumexp(self.slab)
+        self.grid = np.r_[0.0, deviations**2]
         self.real = np.array([len(m) > 0 for m in self.members], dtype=bool)
 
-    def step(self, chances) -> None:
-        n_products = max(1, int((self.groups.kinds == 1).sum()))
-        chances = chances.copy()
-        chances[1] = min(0.5, chances[1] / n_products)
+    def step(self) -> None:
+        kinds = self.groups.kinds
+        prior = PRIORS.copy()
+        prior[1, 1] = max(1.0, np.sum(kinds == 1))
+        on = np.bincount(kinds, self.real & (self.v > 0), 4)
+        off = np.bincount(kinds, self.real & (self.v == 0), 4)
+        chances = self.rng.beta(prior[:, 0] + on, prior[:, 1] + off)
+        chances[3] = 0.5
         there = np.log(np.clip(chances[self.groups.kinds], 1e-12, 1.0 - 1e-12))
         absent = np.log1p(-np.exp(there))
         self.belief = np.concatenate(
-            [absent[:, None], there[:, None] + slab()[None]], axis=1
+            [absent[:, None], there[:, None] + self.slab[None]], axis=1
         )
         self._settle()
         order = self.rng.permutation(len(self.v))
@@ -196,20 +205,16 @@ def _tossed(told: Float[Array, " k"], rng: np.random.Generator) -> int:
 PRIORS = np.array([[1.0, 1.0], [1.0, 0.0], [1.0, 3.0], [1.0, 1.0]])
 
 
-def together(chains, n, rng, burn=BURN):
-    """Draw for all variables of a system at once: what is usual in it is shared."""
-    prior = PRIORS.copy()
-    sizes = [np.sum(c.groups.kinds == 1) for c in chains if np.any(c.groups.kinds == 1)]
-    prior[1, 1] = np.mean(sizes) if sizes else 1.0
-    out = [(np.empty((n, len(c.v))), np.empty(n)) for c in chains]
-    for k in range(-burn, n):
-        on, off = prior[:, 0].copy(), prior[:, 1].copy()
-        for c in chains:
-            on += np.bincount(c.groups.kinds, c.real & (c.v > 0), 4)
-            off += np.bincount(c.groups.kinds, c.real & (c.v == 0), 4)
-        chances = np.array([0.5, 1.0, 0.25, 0.5])
-        for c, (v, s) in zip(chains, out, strict=True):
-            c.step(chances)
-            if k >= 0:
-                v[k], s[k] = c.v, c.noise
-    return [Drawn(*each) for each in out]
+def several(make, members, n, rng, burn=BURN):
+    """Draw by a chain for each start."""
+    out = None
+    for k in np.unique(members).tolist():
+        chain = make(k)
+        (own,) = np.nonzero(members == k)
+        if out is None:
+            out = np.empty((n, len(chain.v))), np.empty(n)
+        for i in range(-burn, len(own)):
+            chain.step()
+            if i >= 0:
+                out[0][own[i]], out[1][own[i]] = chain.v, chain.noise
+    return Drawn(*out)
