@@ -2,7 +2,7 @@ r"""A mechanism before and while the records are counted.
 
 Draws of the mean are conditioned along the path: a draw from the prior plus what the
 records correct in it. Of the records only sums of products are needed, which add up
-over batches, and by which hyperparameters can be chosen anew.
+over batches, and from which hyperparameters are drawn, too.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from scipy.linalg import cho_factor, cho_solve, eigh
 from scipy.linalg.lapack import dpotri
 
 from forestall.arrays import Array
-from forestall.likelihood import Counted, owners
 from forestall.lowrank import Approximation
 from forestall.mechanism import Mechanism
-from forestall.posterior import Chain, Groups
-from forestall.select import Alternatives, Choice
+from forestall.posterior import Chain, Drawn, Groups, Kind
+from forestall.select import Choice
 from forestall.spanning import Spanning
 from forestall.woodbury import Woodbury
 
@@ -27,14 +26,9 @@ from forestall.woodbury import Woodbury
 WAVES = 96
 # How much quieter or louder than usual a record may count as, in variance.
 LOUD = (0.1, 10.0)
-# The draws know nothing of the doubt about hyperparameters, so they are spread by this
-# much more: what it takes on random structural models 20 to 81, which no reported
-# figure uses, for nine intervals of ten to hold.
-DOUBT = 1.0
 # No bend is as smooth as its kernel: draws have rough ones besides, of this variance
 # beside that of the noise, which matters only where many records leave less open.
 ROUGH = 0.001
-CHANCES = (0.5, 1.0, 0.25, 0.5)
 # Records handled at a time.
 BLOCK = 1 << 14
 
@@ -79,6 +73,21 @@ class Moments:
 
 
 @dataclass(frozen=True, eq=False)
+class Conditioned:
+    """Weights of some functions, given the records.
+
+    Args:
+        mean: Their posterior mean.
+        draws: Draws of them.
+        unsettled: Their posterior covariance, for unit noise.
+    """
+
+    mean: Float[Array, " k"]
+    draws: Float[Array, "k s"]
+    unsettled: Float[Array, "k k"]
+
+
+@dataclass(frozen=True, eq=False)
 class Draft:
     """A mechanism before the records are counted: functions, and draws of the prior.
 
@@ -87,10 +96,9 @@ class Draft:
         mean: The mean of the output.
         scale: The standard deviation of the output.
         span: The spanning functions.
-        ratios: How far each of their weights may stray under each structure that is
-            left open, the likeliest first, to how far it was laid out.
-        noises: The variance of the noise that each structure leaves.
-        members: The structure of each draw.
+        ratios: How far each of their weights may stray, to how far it was laid out: for
+            each draw, or for all of them.
+        noises: Likewise, the variance of the noise.
         own: Prior draws of their weights; zero on the centres, whose part the waves
             of the prior have.
         rough: Standard normal draws on the centres, for bends that are not smooth.
@@ -107,7 +115,6 @@ class Draft:
     span: Spanning
     ratios: Float[Array, "c q"]
     noises: Float[Array, " c"]
-    members: Int[Array, " s"]
     own: Float[Array, "q s"]
     rough: Float[Array, "m s"]
     frequencies: Float[Array, "f d"]
@@ -121,7 +128,7 @@ class Draft:
         cls,
         z: Float[Array, "n d"],
         v: Float[Array, " n"],
-        open_to: Alternatives,
+        choice: Choice,
         n_draws: int,
         rng: np.random.Generator,
         approximation: Approximation | None = None,
@@ -132,13 +139,12 @@ class Draft:
         Args:
             z: The inputs.
             v: The output.
-            open_to: The hyperparameters.
+            choice: The hyperparameters.
             n_draws: How many functions are drawn.
             rng: What they are drawn with.
             approximation: How the Gaussian part is spanned.
             n: The number of records that will be counted, if these are a sample.
         """
-        choice = open_to.whole
         span = Spanning.of(z, choice, approximation, n)
         p, m, f = span.sizes
         n_waves = WAVES if m else 0
@@ -151,9 +157,8 @@ class Draft:
             float(v.mean()),
             float(v.std()) or 1.0,
             span,
-            open_to.ratios(choice, span.sizes),
-            open_to.noises,
-            open_to.members(n_draws, rng),
+            np.ones((1, p + m + f)),
+            np.array([choice.noise]),
             own,
             rough,
             rng.normal(size=(n_waves, z.shape[1])),
@@ -162,97 +167,81 @@ class Draft:
             rng.normal(size=(p + m + f, n_draws)),
         )
 
-    def likelihood(
-        self, moments: Moments, groups: Int[Array, " d"], *, known: bool = False
-    ) -> Counted:
-        """Tell how likely the counted records are under other hyperparameters.
+    def chain(
+        self,
+        moments: Moments,
+        variables: Int[Array, " d"],
+        start: Choice,
+        rng: np.random.Generator,
+        *,
+        known: bool = False,
+    ) -> Chain:
+        """Set out to draw hyperparameters, given sums over the records.
 
         Args:
-            moments: Their sums.
-            groups: The variable behind each input column.
-            known: Whether their noise is known.
+            moments: The sums.
+            variables: The variable behind each input column.
+            start: Where to set out.
+            rng: What draws are made with.
+            known: Whether the noise is known.
         """
-        p, m, f = self.span.sizes
-        hilly = self.choice.hilly
-        n_products = p - 1 - len(groups) - self.choice.n_hills
-        sums = Woodbury(moments.n, moments.squares, moments.target, moments.output, 0.0)
-        owned = owners(groups, n_products, hilly, self.choice.shape.tops, m + f)
-        bends = np.full(m + f, self.choice.smooth)
-        laid = np.concatenate([self.span.spread**2, bends])
-        return Counted(groups, hilly, sums, owned, laid, known)
-
-    def under(
-        self, open_to: Alternatives, moments: Moments, rng: np.random.Generator
-    ) -> tuple[Draft, Moments]:
-        """Keep what these structures have, of functions and of their sums."""
-        ratios = open_to.ratios(self.choice, self.span.sizes)
-        kept = np.asarray(ratios.any(axis=0))
-        span = self.span.some(kept)
-        waves = slice(None) if len(span.centres) else slice(0)
-        draft = replace(
-            self,
-            choice=span.choice,
-            span=span,
-            ratios=ratios[:, kept],
-            noises=open_to.noises,
-            members=open_to.members(self.own.shape[1], rng),
-            own=self.own[kept],
-            rough=self.rough[waves],
-            frequencies=self.frequencies[waves],
-            phases=self.phases[waves],
-            waves=self.waves[waves],
-            strays=self.strays[kept],
-        )
-        return draft, moments.some(kept, waves)
-
-    def _owner(self, groups):
-        p, m, f = self.span.sizes
-        d, g = len(groups), int(groups.max()) + 1
-        hilly, tops = self.choice.hilly, self.choice.shape.tops
-        n_products = p - 1 - d - self.choice.n_hills
-        owner = np.concatenate(
-            [
-                [-1],
-                groups,
-                g + np.arange(n_products),
-                g + n_products + np.repeat(groups[hilly], tops),
-                np.full(m + f, 2 * g + n_products),
-            ]
-        ).astype(int)
-        laid = np.concatenate(
-            [self.span.spread, np.full(m + f, np.sqrt(self.choice.smooth))]
-        )
-        return owner, laid, g, n_products
-
-    def chain(self, moments, groups, start, rng, *, known=False):
-        owner, laid, g, n_products = self._owner(groups)
-        kinds = np.repeat([0, 1, 2, 3], [g, n_products, g, 1])
+        groups, laid = self._groups(variables), self._laid
+        scales = np.outer(laid, laid)
         sums = Woodbury(
-            moments.n,
-            moments.squares / np.outer(laid, laid),
-            moments.target / laid,
-            moments.output,
-            0.0,
+            moments.n, moments.squares / scales, moments.target / laid, moments.output
         )
-        v = np.zeros(len(kinds))
-        v[groups] = start.linear
-        np.maximum.at(v, g + n_products + groups, start.heights)
-        v[g : g + n_products] = start.quadratic
-        v[-1] = start.smooth
-        v[~np.isin(np.arange(len(v)), owner)] = 0.0
-        noise = self.choice.noise if known else start.noise
-        return Chain(sums, Groups(owner, kinds), v, noise, rng, known=known)
+        _, m, f = self.span.sizes
+        each = [
+            start.linear,
+            np.full(self._n_products, start.quadratic),
+            np.repeat(start.heights[self.choice.hilly], self.choice.shape.tops),
+            np.full(m + f, start.smooth),
+        ]
+        variances = np.zeros(len(groups.kinds))
+        np.maximum.at(variances, groups.owner[1:], np.concatenate(each))
+        return Chain(sums, groups, variances, start.noise, rng, known=known)
 
-    def chained(self, moments, groups, told):
-        """Take the structure of each draw as drawn."""
-        owner, laid, g, n_products = self._owner(groups)
-        d, n_draws = len(groups), self.own.shape[1]
-        ratios = np.sqrt(np.where(owner < 0, 1.0, told.variances[:, owner]))
-        ratios /= np.where(owner < 0, 1.0, laid)
+    @property
+    def _n_products(self) -> int:
+        """How many products of inputs there are."""
+        return len(self.span.spread) - 1 - len(self.choice.linear) - self.choice.n_hills
+
+    @property
+    def _laid(self) -> Float[Array, " q"]:
+        """The deviation of each weight as it was laid out."""
+        _, m, f = self.span.sizes
+        bends = np.full(m + f, np.sqrt(self.choice.smooth))
+        return np.concatenate([self.span.spread, bends])
+
+    def _groups(self, variables: Int[Array, " d"]) -> Groups:
+        """Let what a variable does alone stand together, and so all bends."""
+        _, m, f = self.span.sizes
+        of_hills = np.repeat(variables[self.choice.hilly], self.choice.shape.tops)
+        n_products = self._n_products
+        parts = {
+            Kind.SLOPE: variables,
+            Kind.PRODUCT: np.arange(n_products),
+            Kind.HILLS: of_hills,
+            Kind.BENDS: np.zeros(m + f, dtype=int),
+        }
+        kinds = np.repeat(list(parts), [len(part) for part in parts.values()])
+        named = np.stack([kinds, np.concatenate(list(parts.values()))])
+        groups, owner = np.unique(named, axis=1, return_inverse=True)
+        return Groups(np.r_[-1, owner.ravel()], groups[0])
+
+    def under(self, drawn: Drawn, moments: Moments) -> tuple[Draft, Moments]:
+        """Give each draw its own hyperparameters; keep what any of them has.
+
+        Args:
+            drawn: A draw of hyperparameters for each.
+            moments: Sums over records, of which those that are needed are kept.
+        """
+        ratios = np.sqrt(drawn.variances) / self._laid
         kept = np.asarray(ratios.any(axis=0))
-        kept[: 1 + d] = True
-        products = slice(1 + d, 1 + d + n_products)
-        kept[products] = kept[products].any()
+        # A polynomial has all its slopes, and all products or none.
+        d = len(self.choice.linear)
+        products = slice(1 + d, 1 + d + self._n_products)
+        kept[: 1 + d], kept[products] = True, kept[products].any()
         span = self.span.some(kept)
         waves = slice(None) if len(span.centres) else slice(0)
         draft = replace(
@@ -260,8 +249,7 @@ class Draft:
             choice=span.choice,
             span=span,
             ratios=ratios[:, kept],
-            noises=told.noises,
-            members=np.arange(n_draws),
+            noises=drawn.noises,
             own=self.own[kept],
             rough=self.rough[waves],
             frequencies=self.frequencies[waves],
@@ -270,10 +258,6 @@ class Draft:
             strays=self.strays[kept],
         )
         return draft, moments.some(kept, waves)
-
-    def of_one_noise(self) -> Draft:
-        """Let structures share the noise, where each record has one of its own."""
-        return replace(self, noises=np.full_like(self.noises, self.choice.noise))
 
     def of_known_noise(self, mean: float, scale: float) -> Draft:
         """Take the noise of each record as it is told, and the unit of the output."""
@@ -288,17 +272,12 @@ class Draft:
         return replace(self, **nothing)
 
     def still(self) -> Draft:
-        """Leave the draws out: what strays from the mean does not depend on them."""
-        return replace(
-            self,
-            ratios=self.ratios[:1],
-            noises=self.noises[:1],
-            members=self.members[:0],
-            own=self.own[:, :0],
-            rough=self.rough[:, :0],
-            waves=self.waves[:, :0],
-            strays=self.strays[:, :0],
-        )
+        """Leave the draws out: sums do not depend on them."""
+        nothing = {
+            name: getattr(self, name)[:, :0]
+            for name in ("own", "rough", "waves", "strays")
+        }
+        return replace(self, **nothing)
 
     def count(
         self,
@@ -344,66 +323,69 @@ class Draft:
             v: Their output.
             loudness: The variance of their noise.
         """
-        weights = np.zeros((len(self.own), 1 + self.own.shape[1]))
-        waves = np.zeros((len(self.waves), weights.shape[1]))
-        root = _root(moments.squares) if self.own.shape[1] else None
-        spread = np.zeros((len(self.own), len(self.own)))
-        for k, ratio in enumerate(self.ratios):
-            (own,) = np.nonzero(self.members == k)
-            factor, theta, draws = self._conditioned(
-                moments, ratio, self.noises[k], own, root
+        q, n_draws = self.own.shape
+        weights, waves = (
+            np.zeros((q, 1 + n_draws)),
+            np.zeros((len(self.waves), n_draws)),
+        )
+        unsettled = np.zeros((q, q))
+        root = _root(moments.squares) if n_draws else np.zeros((q, q))
+        share = 1.0 / len(self.ratios)
+        for k, (ratio, noise) in enumerate(zip(self.ratios, self.noises, strict=True)):
+            own = slice(None) if share == 1.0 else slice(k, k + 1)
+            (there,) = np.nonzero(ratio)
+            waves[:, own] = self._bends(ratio) * self.waves[:, own]
+            told = self._conditioned(
+                moments, there, ratio[there], noise, own, root, waves[:, own]
             )
-            weights[:, 1 + own] = ratio[:, None] * draws
-            waves[:, 1 + own] = self._bends(ratio) * DOUBT * self.waves[:, own]
-            share = max(len(own), 1) / max(len(self.members), 1)
-            weights[:, 0] += share * ratio * theta
-            inverse, _ = dpotri(factor[0], lower=1)
-            inverse = np.tril(inverse) + np.tril(inverse, -1).T
-            spread += share * ratio[:, None] * inverse * ratio
-        likeliest = spread, weights[:, 0]
+            weights[there, 0] += share * told.mean
+            weights[np.ix_(there, 1 + np.arange(n_draws)[own])] = told.draws
+            unsettled[np.ix_(there, there)] += share * told.unsettled
         p, m, _ = self.span.sizes
         if m:
             bent = np.array([self._bends(ratio) > 0.0 for ratio in self.ratios])
             deviation = np.sqrt(ROUGH * self.choice.noise / self.choice.smooth)
-            weights[p : p + m, 1:] += deviation * bent[self.members] * self.rough
-        told = self._residuals(*likeliest, z, v, loudness)
-        return self._mechanism(weights, waves, *told)
+            weights[p : p + m, 1:] += deviation * bent * self.rough
+        residuals = self._residuals(unsettled, weights[:, 0], z, v, loudness)
+        return self._mechanism(weights, waves, *residuals)
 
     def _conditioned(
         self,
         moments: Moments,
-        ratio: Float[Array, " q"],
+        there: Int[Array, " k"],
+        ratio: Float[Array, " k"],
         noise: float,
-        own: Int[Array, " s"],
-        root: Float[Array, "q q"] | None,
-    ) -> tuple[tuple[Array, bool], Float[Array, " q"], Float[Array, "q s"]]:
-        """Condition some of the draws on the records, under one structure.
-
-        Returns:
-            The factor of the normal equations, their solution, and the draws.
-        """
-        squares = ratio[:, None] * moments.squares * ratio
+        own: slice,
+        root: Float[Array, "q q"],
+        waves: Float[Array, "f s"],
+    ) -> Conditioned:
+        """Condition some of the draws on the records, under their hyperparameters."""
+        squares = ratio[:, None] * moments.squares[np.ix_(there, there)] * ratio
         A = squares.copy()
         A[np.diag_indices(len(A))] += noise
-        factor = cho_factor(A, lower=True, overwrite_a=True)
-        target = ratio * moments.target
-        theta = cho_solve(factor, target)
-        prior = self.own[:, own]
+        factor = cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
+        target = ratio * moments.target[there]
+        prior = self.own[there, own]
         # What the prior's draws, and noise drawn along, would have shown.
-        cross = self._bends(ratio) * ratio[:, None] * moments.waves
-        shown = squares @ prior + cross @ self.waves[:, own]
-        if len(own):
-            shown += np.sqrt(noise) * ratio[:, None] * (root @ self.strays[:, own])
+        cross = ratio[:, None] * moments.waves[there]
+        shown = squares @ prior + cross @ waves
+        shown += np.sqrt(noise) * ratio[:, None] * (root[there] @ self.strays[:, own])
         draws = prior + cho_solve(factor, target[:, None] - shown)
-        return factor, theta, theta[:, None] + DOUBT * (draws - theta[:, None])
+        inverse, _ = dpotri(factor[0], lower=1)
+        inverse = np.tril(inverse) + np.tril(inverse, -1).T
+        return Conditioned(
+            ratio * cho_solve(factor, target),
+            ratio[:, None] * draws,
+            ratio[:, None] * inverse * ratio,
+        )
 
     def _bends(self, ratio: Float[Array, " q"]) -> float:
-        """How far bends may stray under a structure, to how far they may at most."""
+        """How far bends may stray, to how far they were laid out."""
         return float(ratio[-1]) if len(self.phases) else 0.0
 
     def _residuals(
         self,
-        factor: Float[Array, "q q"],
+        unsettled: Float[Array, "q q"],
         theta: Float[Array, " q"],
         z: Float[Array, "n d"],
         v: Float[Array, " n"],
@@ -411,8 +393,8 @@ class Draft:
     ) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
         Phi = self.span(z)
         weights = self.choice.noise / self._noise(len(v), loudness)
-        told = np.einsum("np,np->n", Phi @ factor, Phi)
-        leverage = np.clip(told * weights, 0.0, 0.99)
+        moved = np.einsum("np,np->n", Phi @ unsettled, Phi)
+        leverage = np.minimum(moved * weights, 0.99)
         # In-sample residuals shrink and left-out ones carry the mean's own error, which
         # the draws carry already; these have the variance of the noise.
         strayed = v - self.mean - self.scale * (Phi @ theta)
@@ -428,7 +410,7 @@ class Draft:
     def _mechanism(
         self,
         weights: Float[Array, "q s"],
-        prior: Float[Array, "w s"],
+        prior: Float[Array, "w n_draws"],
         residuals: Float[Array, " n"],
         leverage: Float[Array, " n"],
     ) -> Mechanism:
@@ -442,7 +424,7 @@ class Draft:
             phases = np.repeat([0.0, -0.5 * np.pi], f // 2)
             waves = waves * np.sqrt(2.0 * self.choice.smooth / f)
         else:
-            waves = prior
+            waves = np.concatenate([np.zeros((len(prior), 1)), prior], axis=1)
         return Mechanism(
             self.choice,
             self.mean,

@@ -14,6 +14,8 @@ from forestall.coin import Coin
 from forestall.draft import Draft, Moments
 from forestall.loudness import Loudness
 from forestall.mechanism import Mechanism
+from forestall.posterior import drawn
+from forestall.select import Alternatives
 
 # How many interquartile ranges a value may lie from the middle before it is absurd, and
 # a residual before it no longer moves the mean; of a normal law one in 150 does.
@@ -181,6 +183,8 @@ class Equation:
         usual: What is calm, and what strays from the usual.
         spread: How the noise changes with the inputs; ``None`` where it does not.
         quiet: The variance of the noise where the spread is one.
+        starts: Where draws of its hyperparameters set out; ``None`` where there is
+            nothing to draw.
     """
 
     inputs: Int[Array, " d"]
@@ -190,7 +194,7 @@ class Equation:
     usual: Usual | None = None
     spread: Loudness | Toss | None = None
     quiet: float = 1.0
-    starts: object = None
+    starts: Alternatives | None = None
 
     def count(self, state: Float[Array, "n w"]) -> Moments:
         """Sum up some records."""
@@ -198,9 +202,40 @@ class Equation:
         calm = v if self.usual is None else self.usual.calmed(z, v)
         return self.draft.count(z, calm, loudness)
 
+    def structured(
+        self, moments: Moments, variables: Int[Array, " d"], rng: np.random.Generator
+    ) -> tuple[Equation, Moments]:
+        """Draw hyperparameters by the sums over all records; keep what is needed.
+
+        Args:
+            moments: The sums.
+            variables: The variable behind each input column.
+            rng: What they are drawn with.
+        """
+        if self.starts is None or not len(self.inputs):
+            return self, moments
+        draft, known = self.draft, isinstance(self.spread, Toss)
+        hyperparameters = drawn(
+            self.starts,
+            lambda start: draft.chain(moments, variables, start, rng, known=known),
+            draft.own.shape[1],
+            rng,
+        )
+        draft, moments = draft.under(hyperparameters, moments)
+        return replace(self, draft=draft), moments
+
     def mechanism(self, moments: Moments, state: Float[Array, "n w"]) -> Mechanism:
         """Settle the mean by all records counted, and the residuals of these."""
         return self.draft.settled(moments, *self._read(state))
+
+    def still(self) -> Equation:
+        """Leave the draws out: sums do not depend on them."""
+        return replace(self, draft=self.draft.still())
+
+    def strays(self, mean: Mechanism, state: Float[Array, "n w"]) -> Float[Array, " n"]:
+        """Tell how far some records stray from a mean."""
+        z, v, _ = self._read(state)
+        return v - mean.exactly(z)
 
     def _read(
         self, state: Float[Array, "n w"]

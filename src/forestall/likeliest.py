@@ -11,8 +11,7 @@ from scipy.optimize import OptimizeResult, minimize
 from scipy.special import expit
 
 from forestall.arrays import Array
-from forestall.hills import FINE
-from forestall.likelihood import NOTHING, Counted, Dense, Likelihood
+from forestall.likelihood import LEAST, NOTHING, Likelihood
 from forestall.select import Alternatives, Choice
 from forestall.threads import one_thread
 
@@ -20,9 +19,8 @@ from forestall.threads import one_thread
 # the highest, more of them where its top is, and yet more would move it little.
 FEW, MANY = 240, 640
 STEPS, LAST_STEPS, UNBENT_STEPS = 60, 12, 60
-# What a parameter gains in log probability by luck, and what hills do, of which there
-# are many to choose from.
-LUCK, HILL_LUCK = 0.5, 1.5
+# What a parameter gains in log probability by luck.
+LUCK = 0.5
 # The log variance with which slopes, curves and hills set out again.
 REVIVED = np.log(0.01)
 START = np.log([0.05, 0.5, 0.2])
@@ -100,20 +98,7 @@ def everything(choice: Choice, curved: Int[Array, " h"]) -> Choice:
         smooth=max(choice.smooth, float(np.exp(START_BENDS))),
         hilly=curved,
         hills=heights,
-        shape=FINE,
     )
-
-
-def recounted(laid: Choice, likelihood: Counted) -> Alternatives:
-    """Choose anew by sums over all records.
-
-    Args:
-        laid: How the functions were laid out that were summed up.
-        likelihood: How likely all records are under other variances of these.
-    """
-    all_of_them, theta = Selection(likelihood), _theta(laid, likelihood.groups)
-    with one_thread():
-        return all_of_them.alternatives([all_of_them.climbed(theta, STEPS).x])
 
 
 def _theta(choice: Choice, groups: Int[Array, " d"]) -> Float[Array, " k"]:
@@ -147,9 +132,9 @@ class Selection:
         """Take records evenly, at most so many."""
         every = np.linspace(0, len(y) - 1, min(len(y), most)).astype(int)
         if loudness is None:
-            return cls(Dense(z[every], y[every], groups))
+            return cls(Likelihood(z[every], y[every], groups))
         louder = loudness[every] / (1.0 if known else loudness.mean())
-        return cls(Dense(z[every], y[every], groups, louder, known))
+        return cls(Likelihood(z[every], y[every], groups, louder, known))
 
     @property
     def n_variables(self) -> int:
@@ -185,8 +170,6 @@ class Selection:
         """Go to where the records are likelier, from one start, with bends or not."""
         g = self.n_variables
         each = np.repeat([VARIANCE, WIDTH, VARIANCE], g, axis=0)
-        if not self.likelihood.movable:
-            each[g : 2 * g] = theta[3 + g : 3 + 2 * g, None]
         bends = VARIANCE if bent else (NOTHING, NOTHING)
         noise = DISPERSION if self.likelihood.known else NOISE
         return minimize(
@@ -214,8 +197,8 @@ class Selection:
         bends do: bends could stand in for them among the records, and would then take
         the trend away from where there are none.
         """
-        theta = self._levelled(min(ends, key=self.likelihood.value))
-        unbent = self._levelled(min(map(self._unbent, ends), key=self.likelihood.value))
+        theta = min(ends, key=self.likelihood.value)
+        unbent = min(map(self._unbent, ends), key=self.likelihood.value)
         value = self.likelihood.value(unbent)
         flat = unbent.copy()
         flat[0] = NOTHING
@@ -232,22 +215,6 @@ class Selection:
         if share >= SURE:
             return Alternatives(choices[:1])
         return Alternatives(choices, (share, 1.0 - share))
-
-    def _levelled(self, theta: Float[Array, " k"]) -> Float[Array, " k"]:
-        """Let the hills of each variable go where a slope does nearly as well."""
-        g = self.n_variables
-        lowest = self.likelihood.value(theta)
-        for k in np.argsort(theta[3 + 2 * g :]).tolist():
-            slope, hill = 3 + k, 3 + 2 * g + k
-            # The least that a climb gives is not nothing beside little noise.
-            if theta[hill] > NOTHING:
-                level = theta.copy()
-                level[slope] = max(theta[slope], theta[hill])
-                level[hill] = NOTHING
-                value = self.likelihood.value(level)
-                if value <= lowest + HILL_LUCK:
-                    theta, lowest = level, value
-        return theta
 
     def _unbent(self, theta: Float[Array, " k"]) -> Float[Array, " k"]:
         """Go to where the records are likeliest without bends.
@@ -270,7 +237,7 @@ class Selection:
         return without
 
     def _is_bent(self, theta: Float[Array, " k"]) -> bool:
-        return bool(np.exp(theta[1]) > self.likelihood.least * np.exp(theta[2]))
+        return bool(np.exp(theta[1]) > LEAST * np.exp(theta[2]))
 
     def choice(self, theta: Float[Array, " k"]) -> Choice:
         """Give each column the hyperparameters of its variable."""
@@ -281,5 +248,5 @@ class Selection:
         noise = float(np.exp(theta[2]))
         each = np.split(np.exp(theta[3:]), 3)
         slopes, widths, heights = (v[told.groups] for v in each)
-        hilly = told.curved[heights[told.curved] > told.least * noise]
+        hilly = told.curved[heights[told.curved] > LEAST * noise]
         return Choice(slopes, quadratic, smooth, noise, widths, hilly, heights[hilly])

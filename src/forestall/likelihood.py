@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -24,47 +22,60 @@ BELIEF, BELIEF_WIDTH, DOUBT, DOUBT_WIDTH = np.log(0.1), np.log(2.0), 2.0, 1.2
 # Slopes, curves and bends have to earn their place: a penalty on their deviations that
 # is nothing beside data and everything without (a penalised-complexity prior).
 SIMPLICITY = 3.0
-# Bends and hills that are less than this beside the noise are left out, by so many
-# records; more of them show less.
-LEAST, OFTEN = 0.002, 640
+# Bends and hills that are less than this beside the noise are nothing.
+LEAST = 0.002
 # The log variance of nothing.
 NOTHING = -30.0
 # The height where rounding leaves nothing.
 IMPOSSIBLE = 1e10
 
 
-class Likelihood(ABC):
+@dataclass(frozen=True, eq=False)
+class Likelihood:
     r"""The negative log posterior of the hyperparameters, with its gradient.
 
-    These are :math:`\theta = \log(s_q, s_f, s_e, s_1 .. s_g, \rho, h)`.
+    These are :math:`\theta = \log(s_q, s_f, s_e, s_1 .. s_g, \rho, h)`. It takes the
+    covariance of all records, which their number must allow.
 
-    Attributes:
-        n: The number of records.
+    Args:
+        z: The inputs.
+        y: The output.
         groups: The variable behind each input column.
-        curved: The columns along which there may be hills; two values make a slope.
-        movable: Whether the widths may change.
-        known: Whether the noise is known.
+        loudness: The variance of each record's noise, relative to the common one.
+        known: Whether that is the noise itself.
     """
 
-    n: int
+    z: Float[Array, "n d"]
+    y: Float[Array, " n"]
     groups: Int[Array, " d"]
-    curved: Int[Array, " h"]
-    movable: ClassVar[bool]
-    known: bool
+    loudness: Float[Array, " n"] | float = 1.0
+    known: bool = False
 
-    @abstractmethod
-    def fit(self, theta: Float[Array, " k"]) -> tuple[float, Float[Array, " k"]] | None:
-        """How unlikely the records are; ``None`` where rounding leaves nothing."""
+    @cached_property
+    def curves(self) -> Float[Array, "n n"]:
+        """The kernel of the quadratic trend."""
+        return (self.z @ self.z.T) ** 2
 
-    def height(self, theta: Float[Array, " k"]) -> float | None:
-        """The same without the gradient."""
-        fitted = self.fit(theta)
-        return None if fitted is None else fitted[0]
+    @cached_property
+    def curved(self) -> Int[Array, " h"]:
+        """The columns along which there may be hills; two values make a slope."""
+        return curved(self.z)
 
-    @property
-    def least(self) -> float:
-        """Bends and hills that are less than this beside the noise are nothing."""
-        return LEAST * min(1.0, OFTEN / self.n)
+    @cached_property
+    def hills(self) -> Float[Array, "n b"]:
+        """The hills along these columns."""
+        return COARSE(self.z[:, self.curved])
+
+    @cached_property
+    def unbent(self) -> Counted | None:
+        """The sums for all but bends; ``None`` where they would save nothing."""
+        owned = owners(self.groups, self.curved)
+        if 2 * len(owned) > len(self.y):
+            return None
+        Phi = np.concatenate([polynomials(self.z, 2), self.hills], axis=1)
+        loudness = np.broadcast_to(self.loudness, self.y.shape)
+        sums = Woodbury.of(Phi, self.y, loudness)
+        return Counted(sums, owned)
 
     @cached_property
     def able(self) -> Bool[Array, " g"]:
@@ -98,62 +109,10 @@ class Likelihood(ABC):
         penalty = 0.5 * np.sum((off / doubt) ** 2) + SIMPLICITY * deviations.sum()
         return float(penalty), slope
 
-
-@dataclass(frozen=True, eq=False)
-class Dense(Likelihood):
-    """By the covariance of all records, which their number must allow.
-
-    Args:
-        z: The inputs.
-        y: The output.
-        groups: The variable behind each input column.
-        loudness: The variance of each record's noise, relative to the common one.
-        known: Whether that is the noise itself.
-    """
-
-    z: Float[Array, "n d"]
-    y: Float[Array, " n"]
-    groups: Int[Array, " d"]
-    loudness: Float[Array, " n"] | float = 1.0
-    known: bool = False
-    movable = True
-
-    @cached_property
-    def n(self) -> int:  # type: ignore[override]
-        """The number of records."""
-        return len(self.y)
-
-    @cached_property
-    def curves(self) -> Float[Array, "n n"]:
-        """The kernel of the quadratic trend."""
-        return (self.z @ self.z.T) ** 2
-
-    @cached_property
-    def curved(self) -> Int[Array, " h"]:  # type: ignore[override]
-        """The columns along which there may be hills; two values make a slope."""
-        return curved(self.z)
-
-    @cached_property
-    def hills(self) -> Float[Array, "n b"]:
-        """The hills along these columns."""
-        return COARSE(self.z[:, self.curved])
-
-    @cached_property
-    def unbent(self) -> Counted | None:
-        """The sums for all but bends; ``None`` where they would save nothing."""
-        d = len(self.groups)
-        owned = owners(self.groups, d * (d + 1) // 2, self.curved, COARSE.tops, 0)
-        if 2 * len(owned) > len(self.y):
-            return None
-        Phi = np.concatenate([polynomials(self.z, 2), self.hills], axis=1)
-        loudness = np.broadcast_to(self.loudness, self.y.shape)
-        sums = Woodbury.of(Phi, self.y, loudness)
-        return Counted(self.groups, self.curved, sums, owned, np.ones(len(owned)))
-
     def fit(self, theta: Float[Array, " k"]) -> tuple[float, Float[Array, " k"]] | None:
         """How unlikely the records are; without bends, by sums."""
         if theta[1] <= NOTHING and self.unbent is not None:
-            return self.unbent.fit(theta)
+            return self.unbent(theta)
         z, B = self.z, self.hills
         quadratic, smooth, noise = np.exp(theta[:3])
         slopes, widths, heights = self._each(theta)
@@ -188,7 +147,8 @@ class Dense(Likelihood):
     def height(self, theta: Float[Array, " k"]) -> float | None:
         """The same without the gradient."""
         if theta[1] <= NOTHING and self.unbent is not None:
-            return self.unbent.height(theta)
+            fitted = self.unbent(theta)
+            return None if fitted is None else fitted[0]
         solved = self._solved(theta)
         return None if solved is None else self._height(*solved[:2])
 
@@ -224,36 +184,24 @@ class Dense(Likelihood):
 
 
 @dataclass(frozen=True, eq=False)
-class Counted(Likelihood):
-    """By sums over records, in few functions, with widths as they are.
+class Counted:
+    """The same by sums over records, without bends.
 
     Args:
-        groups: The variable behind each input column.
-        curved: The columns that have hills.
         sums: The sums.
         owners: The parameter that is the variance of each function.
-        laid: The variance of each function as it was summed up.
-        known: Whether the noise is known.
     """
 
-    groups: Int[Array, " d"]
-    curved: Int[Array, " h"]
     sums: Woodbury
     owners: Int[Array, " q"]
-    laid: Float[Array, " q"]
-    known: bool = False
-    movable = False
 
-    @cached_property
-    def n(self) -> int:  # type: ignore[override]
-        """The number of records."""
-        return self.sums.n
-
-    def fit(self, theta: Float[Array, " k"]) -> tuple[float, Float[Array, " k"]] | None:
-        """How unlikely the records are."""
+    def __call__(
+        self, theta: Float[Array, " k"]
+    ) -> tuple[float, Float[Array, " k"]] | None:
+        """How unlikely the records are; ``None`` where rounding leaves nothing."""
         variances = np.exp(theta)[self.owners]
         variances[0] = 1.0
-        told = self.sums(variances / self.laid, float(np.exp(theta[2])))
+        told = self.sums(variances, float(np.exp(theta[2])))
         if told is None:
             return None
         value, by_variance, by_noise = told
@@ -268,22 +216,14 @@ def curved(z: Float[Array, "n d"]) -> Int[Array, " h"]:
     return np.flatnonzero(steps > 1)
 
 
-def owners(
-    groups: Int[Array, " d"],
-    n_products: int,
-    hilly: Int[Array, " h"],
-    tops: int,
-    n_bends: int,
-) -> Int[Array, " q"]:
+def owners(groups: Int[Array, " d"], hilly: Int[Array, " h"]) -> Int[Array, " q"]:
     """The parameter that is the variance of each function; none for the first.
 
     Args:
         groups: The variable behind each input column.
-        n_products: How many products of two inputs there are.
         hilly: The columns that have hills.
-        tops: How many of them each.
-        n_bends: How many functions bend.
     """
-    of_hills = 3 + 2 * (groups.max() + 1) + np.repeat(groups[hilly], tops)
-    curves, bends = np.zeros(n_products, dtype=int), np.ones(n_bends, dtype=int)
-    return np.concatenate([[-1], 3 + groups, curves, of_hills, bends])
+    d = len(groups)
+    of_hills = 3 + 2 * (groups.max() + 1) + np.repeat(groups[hilly], COARSE.tops)
+    curves = np.zeros(d * (d + 1) // 2, dtype=int)
+    return np.concatenate([[-1], 3 + groups, curves, of_hills])

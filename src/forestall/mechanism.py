@@ -6,13 +6,13 @@ coherent across inputs and return to the prior away from the records.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Float32, Int
 
 from forestall.arrays import Array
-from forestall.kernels import FARTHEST, quick_gram
+from forestall.kernels import FARTHEST, gram, quick_gram
 from forestall.select import Choice
 from forestall.spanning import trends, trends_gradient
 
@@ -21,8 +21,7 @@ from forestall.spanning import trends, trends_gradient
 class Mechanism:
     r"""The fitted mean of one variable, draws of it, and its residuals.
 
-    Column 0 of every array of weights is the posterior mean under the likeliest
-    structure, the others are draws, under it or another.
+    Column 0 of every array of weights is the posterior mean, the others are draws.
 
     Args:
         choice: The hyperparameters.
@@ -50,6 +49,28 @@ class Mechanism:
     waves: Float[Array, "f s"]
     residuals: Float[Array, " n"]
     leverage: Float[Array, " n"]
+
+    def still(self) -> Mechanism:
+        """Keep the mean alone."""
+        none = np.empty(0)
+        return replace(
+            self,
+            trend=self.trend[:, :1],
+            bumps=self.bumps[:, :1],
+            waves=self.waves[:, :1],
+            residuals=none,
+            leverage=none,
+        )
+
+    def exactly(self, z: Float[Array, "n d"]) -> Float[Array, " n"]:
+        """Evaluate the mean to all digits, which sums over many records need."""
+        out = trends(z, self.choice, len(self.trend)) @ self.trend[:, 0]
+        t = z / self.choice.widths
+        if self.bumps[:, 0].any():
+            out += gram(t, self.centres) @ self.bumps[:, 0]
+        if self.waves[:, 0].any():
+            out += np.cos(t @ self.frequencies.T + self.phases) @ self.waves[:, 0]
+        return self.mean + self.scale * out
 
     def __call__(
         self, z: Float[Array, "n d"], draws: Int[Array, " s"]

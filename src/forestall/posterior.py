@@ -1,72 +1,99 @@
 r"""Which functions a mean has, and how large they are, as far as the records tell.
 
-Weights of functions that belong together, a group, have one prior deviation, which may
-be nothing. Draws are from the posterior of all deviations and of the noise, by Gibbs
-sampling: given those of all other groups, how likely each variance :math:`v'` of one
-group is follows from its present one, :math:`v`, in closed form. With
+Weights of functions that stand and fall together, a group, have one prior variance,
+which may be nothing. Draws are from the posterior of all variances and of the noise, by
+Gibbs sampling: how likely each variance :math:`v'` of a group is, beside its present
+:math:`v` and given those of all others, is known in closed form. With
 
 .. math:: M = \Phi^\top K^{-1} \Phi, \quad r = \Phi^\top K^{-1} y, \quad D = v' - v,
 
-and the eigenvalues :math:`d_i` of the group's block of :math:`M`, whose axes turn its
-part of :math:`r` into :math:`\rho`,
+weights integrated out of :math:`K`, the eigenvalues :math:`d_i` of the group's block of
+:math:`M`, and its part of :math:`r` along their axes, :math:`\rho`,
 
 .. math:: \log p(v') - \log p(v) =
-    \tfrac12 \sum_i \Big( \frac{D \rho_i^2}{1 + D d_i} - \log(1 + D d_i) \Big),
+    \tfrac12 \sum_i \Big( \frac{D \rho_i^2}{1 + D d_i} - \log(1 + D d_i) \Big).
 
-weights integrated out. Then :math:`M` and :math:`r` change by as many ranks as the
-group has functions.
+Then :math:`M` and :math:`r` change by as many ranks as the group has functions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from enum import IntEnum
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from scipy.linalg import cho_solve, cholesky, eigh, solve_triangular
-from scipy.special import logsumexp
+from scipy.special import expit, logsumexp
 
 from forestall.arrays import Array
+from forestall.likelihood import SIMPLICITY
+from forestall.select import Alternatives, Choice
 from forestall.woodbury import Woodbury
 
-# The deviations that a group may have if it has any, for a standardised output, and
-# the rate at which they are less believed (a penalised-complexity prior).
-DEVIATIONS = np.geomspace(0.001, 4.0, 34)
-RATE = 3.0
+# The deviations that a group may have, if any, for a standardised output: from what no
+# record would notice, each as likely as its neighbours, and less so the larger it is (a
+# penalised-complexity prior).
+GRID, UNNOTICED, LOWEST, HIGHEST = 34, 0.5, 0.1, 4.0
 # Steps that are made before the first draw.
 BURN = 12
-LOW = 0.5
+# What rounding may leave of a share, or of a determinant.
+ROUNDING, TINY = 1e-12, 1e-300
 
 
-def slab() -> Float[Array, " k"]:
-    """The log probability of each deviation, of a group that has any."""
-    told = np.log(DEVIATIONS) - RATE * DEVIATIONS
-    return told - logsumexp(told)
+class Kind(IntEnum):
+    """What the functions of a group are."""
+
+    SLOPE = 0
+    PRODUCT = 1
+    HILLS = 2
+    BENDS = 3
 
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Functions that belong together.
+    """Functions that stand and fall together.
 
     Args:
-        owner: The group of each function; -1 for the constant, which stands alone.
-        kinds: What each group is: a slope, a product, hills or bends.
+        owner: The group of each function; -1 for the constant, which is always there.
+        kinds: The kind of each group.
     """
 
     owner: Int[Array, " q"]
     kinds: Int[Array, " g"]
 
+    @property
+    def members(self) -> list[Int[Array, " b"]]:
+        """The functions of each group."""
+        return [np.flatnonzero(self.owner == k) for k in range(len(self.kinds))]
+
+    @property
+    def beliefs(self) -> Float[Array, "k 2"]:
+        """How many groups of each kind are there, and are not, before any is seen.
+
+        One product at most is to be expected, however many there could be; a variable
+        has a slope as likely as not, and hills one time in four.
+        """
+        n_products = int(np.sum(self.kinds == Kind.PRODUCT))
+        return np.array([[1.0, 1.0], [1.0, max(1.0, n_products)], [1.0, 3.0]])
+
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """Draws of the variance of each group, and of the noise."""
+    """Draws of the variance of each function, and of the noise."""
 
-    variances: Float[Array, "s g"]
+    variances: Float[Array, "s q"]
     noises: Float[Array, " s"]
 
 
 class Chain:
-    """Goes from one set of variances to the next, as often as each is likely."""
+    """Goes from one set of variances to the next, to each as often as it is likely.
+
+    Attributes:
+        variances: The variance of each group.
+        noise: The variance of the noise.
+    """
 
     def __init__(
         self,
@@ -78,143 +105,165 @@ class Chain:
         *,
         known: bool = False,
     ) -> None:
+        """Set out from some variances.
+
+        Args:
+            sums: Sums over the records, of functions of unit variance.
+            groups: Which of them stand and fall together.
+            variances: The variance of each group.
+            noise: The variance of the noise.
+            rng: What tosses are made with.
+            known: Whether the noise is known.
+        """
         self.sums, self.groups, self.rng, self.known = sums, groups, rng, known
-        self.v, self.noise = variances.astype(float).copy(), noise
-        g = len(groups.kinds)
-        self.members = [np.flatnonzero(groups.owner == k) for k in range(g)]
-        self.single = np.array([len(m) == 1 for m in self.members], dtype=bool)
-        self.first = np.array([m[0] if len(m) else 0 for m in self.members])
-        low = LOW * np.sqrt(noise / sums.n)
-        deviations = np.geomspace(min(low, 0.1), 4.0, 34)
-        self.slab = -RATE * deviations
-        self.slab -= logsumexp(self.slab)
-        self.grid = np.r_[0.0, deviations**2]
-        self.real = np.array([len(m) > 0 for m in self.members], dtype=bool)
+        self.variances, self.noise = variances.astype(float), noise
+        self._members = groups.members
+        self._single = np.array([len(rows) == 1 for rows in self._members], dtype=bool)
+        least = min(UNNOTICED * np.sqrt(noise / sums.n), LOWEST)
+        deviations = np.geomspace(least, HIGHEST, GRID)
+        self._grid = np.r_[0.0, deviations**2]
+        self._slab = -SIMPLICITY * deviations
+        self._slab -= logsumexp(self._slab)
+        self._settle()
 
     def step(self) -> None:
-        kinds = self.groups.kinds
-        prior = PRIORS.copy()
-        prior[1, 1] = max(1.0, np.sum(kinds == 1))
-        on = np.bincount(kinds, self.real & (self.v > 0), 4)
-        off = np.bincount(kinds, self.real & (self.v == 0), 4)
-        chances = self.rng.beta(prior[:, 0] + on, prior[:, 1] + off)
-        chances[3] = 0.5
-        there = np.log(np.clip(chances[self.groups.kinds], 1e-12, 1.0 - 1e-12))
-        absent = np.log1p(-np.exp(there))
-        self.belief = np.concatenate(
-            [absent[:, None], there[:, None] + self.slab[None]], axis=1
-        )
+        """Draw the noise, then the variance of one group after the other."""
+        if not self.known:
+            self.noise = self._drawn_noise()
         self._settle()
-        order = self.rng.permutation(len(self.v))
-        resting = self.single & (self.v == 0.0)
+        belief = self._belief()
+        order = self.rng.permutation(len(self.variances))
+        resting = self._single & (self.variances == 0.0)
         for k in order[~resting[order]].tolist():
-            if len(self.members[k]):
-                self._move(k)
-        resting = self.single & (self.v == 0.0)
-        self._wake(order[resting[order]])
+            self._move(k, belief[k])
+        resting = self._single & (self.variances == 0.0)
+        self._wake(order[resting[order]], belief)
+
+    def _belief(self) -> Float[Array, "g k"]:
+        """The log probability of every variance of each group, given which are there.
+
+        How many groups of a kind there are is not known beforehand, but drawn.
+        """
+        kinds, there = self.groups.kinds, self.variances > 0.0
+        n = len(self.groups.beliefs)
+        seen = [np.bincount(kinds, side, n)[:n] for side in (there, ~there)]
+        chances = np.full(len(Kind), 0.5)
+        chances[:n] = self.rng.beta(*(self.groups.beliefs.T + seen))
+        chance = np.clip(chances[kinds], ROUNDING, 1.0 - ROUNDING)[:, None]
+        return np.concatenate([np.log1p(-chance), np.log(chance) + self._slab], axis=1)
+
+    def _present(self) -> tuple[Int[Array, " k"], Float[Array, " k"]]:
+        """The functions that are there, and their deviations."""
+        owner = self.groups.owner
+        prior = np.where(owner < 0, 1.0, self.variances[owner])
+        (there,) = np.nonzero(prior)
+        return there, np.sqrt(prior[there])
+
+    def _drawn_noise(self) -> float:
+        """Draw the variance of the noise, given weights that are drawn for it."""
+        s, (there, root) = self.sums, self._present()
+        B = root[:, None] * s.gram[np.ix_(there, there)] * root
+        target, L = root * s.target[there], _factor(B, self.noise)
+        tossed = np.sqrt(self.noise) * self.rng.normal(size=len(there))
+        strayed = solve_triangular(L, tossed, lower=True, trans=1)
+        w = cho_solve((L, True), target) + strayed
+        left = s.squares - 2.0 * w @ target + w @ B @ w
+        left = max(left, ROUNDING * s.squares + TINY)
+        return float(0.5 * left / self.rng.gamma(0.5 * s.n))
 
     def _settle(self) -> None:
-        """Draw the noise, given the weights, and sum up for the groups."""
-        s, owner = self.sums, self.groups.owner
-        prior = np.where(owner < 0, 1.0, self.v[owner])
-        on = np.flatnonzero(prior > 0.0)
-        root = np.sqrt(prior[on])
-        T = root[:, None] * s.gram[on]
-        B = T[:, on] * root
-        if not self.known:
-            L = self._factor(B)
-            target = root * s.target[on]
-            mu = cho_solve((L, True), target)
-            xi = self.rng.normal(size=len(on))
-            w = mu + np.sqrt(self.noise) * solve_triangular(L, xi, lower=True, trans=1)
-            left = s.squares - 2.0 * w @ target + w @ B @ w
-            self.noise = float(
-                max(left, 1e-12 * s.squares + 1e-300)
-                / 2.0
-                / self.rng.gamma(0.5 * s.n)
-            )
-        L = self._factor(B)
+        """Sum up what the records say of each function beside those that are there."""
+        s, (there, root) = self.sums, self._present()
+        T = root[:, None] * s.gram[there]
+        L = _factor(T[:, there] * root, self.noise)
         half = solve_triangular(L, T, lower=True)
-        self.M = (s.gram - half.T @ half) / self.noise
-        solved = solve_triangular(L, root * s.target[on], lower=True)
-        self.r = (s.target - half.T @ solved) / self.noise
+        solved = solve_triangular(L, root * s.target[there], lower=True)
+        self._M = (s.gram - half.T @ half) / self.noise
+        self._r = (s.target - half.T @ solved) / self.noise
 
-    def _factor(self, B: Float[Array, "k k"]) -> Float[Array, "k k"]:
-        A = B.copy()
-        A[np.diag_indices(len(A))] += self.noise
-        return cholesky(A, lower=True)
+    def _move(self, k: int, belief: Float[Array, " k"]) -> None:
+        """Draw the variance of one group."""
+        rows = self._members[k]
+        d, axes = eigh(self._M[np.ix_(rows, rows)])
+        rho = axes.T @ self._r[rows]
+        gains = _gains(self._grid[:, None] - self.variances[k], d, rho).sum(axis=1)
+        self._change(k, float(self._grid[_tossed(belief + gains, self.rng)]))
 
-    def _move(self, k: int) -> None:
-        rows = self.members[k]
-        if len(rows) == 1:
-            d, rho = self.M[rows, rows], self.r[rows]
-        else:
-            d, axes = eigh(self.M[np.ix_(rows, rows)])
-            rho = axes.T @ self.r[rows]
-        told = self.belief[k] + _gain(self.grid[:, None] - self.v[k], d, rho)
-        new = self.grid[_tossed(told, self.rng)]
-        self._change(k, new)
-
-    def _change(self, k: int, new: float) -> None:
-        step, rows = new - self.v[k], self.members[k]
-        self.v[k] = new
+    def _change(self, k: int, variance: float) -> None:
+        rows, step = self._members[k], variance - self.variances[k]
         if step == 0.0:
             return
-        across = self.M[:, rows]
-        if len(rows) == 1:
-            c = step / (1.0 + step * self.M[rows[0], rows[0]])
-            self.r = self.r - across[:, 0] * (c * self.r[rows[0]])
-            self.M -= np.outer(across[:, 0] * c, across[:, 0])
-            return
-        inner = np.eye(len(rows)) + step * self.M[np.ix_(rows, rows)]
+        self.variances[k] = variance
+        across = self._M[:, rows]
+        inner = np.eye(len(rows)) + step * across[rows]
         turned = step * np.linalg.solve(inner, across.T)
-        self.r = self.r - turned.T @ self.r[rows]
-        self.M -= across @ turned
+        self._r = self._r - turned.T @ self._r[rows]
+        self._M -= across @ turned
 
-    def _wake(self, order: Int[Array, " k"]) -> None:
-        """Give those of one function that are not there a chance, up to the first."""
+    def _wake(self, order: Int[Array, " k"], belief: Float[Array, "g k"]) -> None:
+        """Give groups of one function that is not there a chance, one after the other.
+
+        As long as none takes it nothing changes, so all of them are tossed for at once.
+        """
+        first = np.array([rows[0] for rows in self._members], dtype=int)
         while len(order):
-            at = self.first[order]
-            d, rho = self.M[at, at], self.r[at]
-            told = self.belief[order].T + _each(self.grid[:, None], d, rho)
-            there = logsumexp(told[1:], axis=0) - told[0]
-            awake = self.rng.random(len(order)) < 1.0 / (1.0 + np.exp(-there))
+            at = first[order]
+            d, rho = self._M[at, at], self._r[at]
+            told = belief[order].T + _gains(self._grid[:, None], d, rho)
+            chance = expit(logsumexp(told[1:], axis=0) - told[0])
+            awake = self.rng.random(len(order)) < chance
             if not awake.any():
                 return
             i = int(awake.argmax())
-            new = self.grid[1 + _tossed(told[1:, i], self.rng)]
-            self._change(int(order[i]), new)
+            k = 1 + _tossed(told[1:, i], self.rng)
+            self._change(int(order[i]), float(self._grid[k]))
             order = order[i + 1 :]
 
 
-def _each(D, d, rho):
-    stretched = np.maximum(1.0 + D * d, 1e-300)
+def drawn(
+    starts: Alternatives,
+    chain: Callable[[Choice], Chain],
+    n_draws: int,
+    rng: np.random.Generator,
+) -> Drawn:
+    """Draw by a chain from each start, from each as often as it is likely.
+
+    A chain seldom finds from bends to none, or back, by itself.
+
+    Args:
+        starts: Hyperparameters to set out from.
+        chain: Makes the chain from one of them.
+        n_draws: How many to draw.
+        rng: Decides which draw is from which start.
+    """
+    members, found = starts.members(n_draws, rng), {}
+    for k in np.unique(members).tolist():
+        own = chain(starts.choices[k])
+        for _ in range(BURN):
+            own.step()
+        owner = own.groups.owner
+        for i in np.flatnonzero(members == k).tolist():
+            own.step()
+            found[i] = np.where(owner < 0, 1.0, own.variances[owner]), own.noise
+    variances, noises = zip(*(found[i] for i in range(n_draws)), strict=True)
+    return Drawn(np.array(variances), np.array(noises))
+
+
+def _factor(B: Float[Array, "k k"], noise: float) -> Float[Array, "k k"]:
+    A = B.copy()
+    A[np.diag_indices(len(A))] += noise
+    return np.asarray(cholesky(A, lower=True, overwrite_a=True, check_finite=False))
+
+
+def _gains(
+    D: Float[Array, "k 1"], d: Float[Array, " b"], rho: Float[Array, " b"]
+) -> Float[Array, "k b"]:
+    """The gain in log probability along each axis."""
+    stretched = np.maximum(1.0 + D * d, TINY)
     return 0.5 * (D * rho**2 / stretched - np.log(stretched))
 
 
-def _gain(D, d, rho):
-    return _each(D, d, rho).sum(axis=-1)
-
-
 def _tossed(told: Float[Array, " k"], rng: np.random.Generator) -> int:
-    """Choose one with its log probability."""
-    share = np.exp(told - told.max())
-    return int(np.searchsorted(np.cumsum(share), rng.random() * share.sum()))
-
-
-PRIORS = np.array([[1.0, 1.0], [1.0, 0.0], [1.0, 3.0], [1.0, 1.0]])
-
-
-def several(make, members, n, rng, burn=BURN):
-    """Draw by a chain for each start."""
-    out = None
-    for k in np.unique(members).tolist():
-        chain = make(k)
-        (own,) = np.nonzero(members == k)
-        if out is None:
-            out = np.empty((n, len(chain.v))), np.empty(n)
-        for i in range(-burn, len(own)):
-            chain.step()
-            if i >= 0:
-                out[0][own[i]], out[1][own[i]] = chain.v, chain.noise
-    return Drawn(*out)
+    """Choose one by its log probability."""
+    shares = np.cumsum(np.exp(told - told.max()))
+    return int(np.searchsorted(shares, rng.random() * shares[-1], side="right"))

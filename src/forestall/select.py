@@ -74,7 +74,7 @@ class Alternatives:
 
     Whether inputs bend a mean together or only each for itself may make no difference
     to how likely the records are, and much to what is told between and beyond them. So
-    draws are of both, each as often as it is likely.
+    draws set out from both, from each as often as it is likely.
 
     Args:
         choices: Those of each, the likeliest first.
@@ -102,37 +102,10 @@ class Alternatives:
             hills=heights[hilly],
         )
 
-    def ratios(self, whole: Choice, sizes: tuple[int, int, int]) -> Float[Array, "c q"]:
-        """How far the weight of each function may stray, to how far it was laid out.
-
-        Args:
-            whole: How functions were laid out.
-            sizes: How many: of the trend with its hills, centres, waves.
-        """
-        p, m, f = sizes
-        n_products = p - 1 - len(whole.linear) - whole.n_hills
-        rows = []
-        for choice in self.choices:
-            heights = _share(choice.heights[whole.hilly], whole.hills)
-            variances = [
-                np.ones(1),
-                _share(choice.linear, whole.linear),
-                np.repeat(_share(choice.quadratic, whole.quadratic), n_products),
-                np.repeat(heights, whole.shape.tops),
-                np.repeat(_share(choice.smooth, whole.smooth), m + f),
-            ]
-            rows.append(np.sqrt(np.concatenate(variances)))
-        return np.array(rows)
-
     def of_noise(self, noise: float) -> Alternatives:
         """Let all have the same noise."""
         choices = tuple(replace(choice, noise=noise) for choice in self.choices)
         return replace(self, choices=choices)
-
-    @property
-    def noises(self) -> Float[Array, " c"]:
-        """The noise that each structure leaves."""
-        return np.array([choice.noise for choice in self.choices])
 
     def members(self, n_draws: int, rng: np.random.Generator) -> Int[Array, " s"]:
         """Say of which structure each draw is, evenly from the first to the last.
@@ -144,10 +117,3 @@ class Alternatives:
         levels = (places + rng.random((n_blocks, 1))) / EVENLY
         ends = np.cumsum(self.shares[:-1])
         return np.searchsorted(ends, levels.ravel()[:n_draws], side="right")
-
-
-def _share(
-    part: Float[Array, " d"] | float, whole: Float[Array, " d"] | float
-) -> Float[Array, " d"]:
-    part, whole = np.atleast_1d(part), np.atleast_1d(whole)
-    return np.divide(part, whole, out=np.ones_like(whole), where=whole > 0.0)

@@ -16,10 +16,11 @@ from scipy.special import betainc
 
 from forestall.arrays import Array
 from forestall.ascent import ASIDE
-from forestall.building import Builder, Parts, standardised_region
+from forestall.building import Builder, standardised_region
 from forestall.decisions import Assessment, Decisions
 from forestall.diagnostics import Diagnostics, diagnose
 from forestall.errors import ForestallWarning, SpecError, nearest
+from forestall.functions import Parts
 from forestall.identify import Criterion
 from forestall.lowrank import Approximation, check_approximation
 from forestall.method import Method, Policy

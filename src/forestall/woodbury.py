@@ -40,7 +40,7 @@ class Woodbury:
     gram: Float[Array, "q q"]
     target: Float[Array, " q"]
     squares: float
-    quiet: float
+    quiet: float = 0.0
 
     @classmethod
     def of(

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from scipy.special import gammaincinv, ndtr
 
 from forestall.arrays import Array
-from forestall.draft import BLOCK, Moments
+from forestall.draft import BLOCK
 from forestall.equation import Equation
 from forestall.law import (
     GRID,
@@ -29,6 +29,7 @@ from forestall.law import (
     smoothing,
 )
 from forestall.loudness import Din, Hearing, Loudness
+from forestall.mechanism import Mechanism
 from forestall.observations import Observations
 from forestall.scale.supply import added, state_of
 
@@ -156,13 +157,15 @@ class Strays:
 
     Args:
         equation: The equation, without draws.
-        moments: The sums by which its mean was settled.
+        mean: The mean alone.
         waiting: What waits for them: a law, or how its spread changes.
+        shrunk: How much less than from the truth they stray from the mean.
     """
 
     equation: Equation
-    moments: Moments
+    mean: Mechanism
     waiting: Blank | Hearing
+    shrunk: float = 1.0
 
     def count(self, state: Float[Array, "n w"]) -> Tally | Din:
         """Count some records, block by block."""
@@ -171,7 +174,7 @@ class Strays:
         )
 
     def _block(self, state: Float[Array, "n w"]) -> Tally | Din:
-        residuals = self.equation.mechanism(self.moments, state).residuals
+        residuals = self.equation.strays(self.mean, state) / self.shrunk
         return self.waiting.count(state[:, self.equation.inputs], residuals)
 
 

@@ -1,0 +1,234 @@
+"""Choosing the functions of every mean, by a sample of the records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from forestall.arrays import Array
+from forestall.coin import Coin
+from forestall.draft import Draft, Moments
+from forestall.equation import LOGISTIC, Equation, Toss, Usual, loud, tamed
+from forestall.hills import COARSE, FINE
+from forestall.likeliest import everything, guessed, refined
+from forestall.likelihood import curved
+from forestall.lowrank import Approximation
+from forestall.pieces import Layout
+from forestall.select import Alternatives, Choice
+
+EVERYWHERE = (-np.inf, np.inf)
+# How many steps are made to log odds, under a first guess of their functions and again
+# under those that were chosen.
+LOOKS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What a system is made with.
+
+    Args:
+        n_draws: Functions and laws drawn for each variable.
+        seed: What they come from.
+        recentred: Learn a mean first and the law around it, not the law alone.
+        local_laws: Let the law change with the inputs.
+        relevance: Give every variable a width of its own.
+        approximation: How the Gaussian part of every mean is spanned.
+    """
+
+    n_draws: int
+    seed: int
+    recentred: bool
+    local_laws: bool
+    relevance: bool
+    approximation: Approximation | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """A first look at a mean.
+
+    Args:
+        guess: Its hyperparameters.
+        draft: Its functions.
+        moments: The sums by which it was settled.
+        usual: What it tells of the records.
+    """
+
+    guess: Choice
+    draft: Draft
+    moments: Moments
+    usual: Usual
+
+    def residuals(
+        self, z: Float[Array, "n d"], v: Float[Array, " n"]
+    ) -> Float[Array, " n"]:
+        """Tell how far records stray from it."""
+        return self.draft.settled(self.moments, z, v).residuals
+
+
+class Functions:
+    """Lays out the equation of one variable after the other.
+
+    Attributes:
+        coins: The two values of each column that has no more.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        layout: Layout,
+        state: Float[Array, "n w"],
+        n: int,
+        rng: np.random.Generator,
+    ) -> None:
+        """Look at a sample of the records.
+
+        Args:
+            parts: What the system is made with.
+            layout: Where variables stand.
+            state: The sample.
+            n: The number of all records.
+            rng: What draws are made with.
+        """
+        self.parts, self.layout, self.state, self.n = parts, layout, state, n
+        self.rng = rng
+        # Without a mean there is nothing but laws.
+        self.coins = [Coin.of(v) if parts.recentred else None for v in state.T]
+
+    def variables(self, inputs: Int[Array, " d"]) -> Int[Array, " d"]:
+        """Tell which columns have one width."""
+        if not self.parts.relevance:
+            return np.zeros_like(inputs)
+        return self.layout.variables(inputs)
+
+    def __call__(self, inputs: Int[Array, " d"], column: int) -> Equation:
+        """Choose the functions of a mean."""
+        z, v = self.state[:, inputs], self.state[:, column]
+        if np.ptp(v) == 0.0:
+            draft = self._draft(z, v, _flat(len(inputs), 0.0)).certain()
+            return Equation(inputs, column, EVERYWHERE, draft)
+        level = self.layout.is_level(column)
+        if not self.parts.recentred:
+            ends = EVERYWHERE if level else tamed(v)
+            draft = self._draft(z, np.clip(v, *ends), _flat(len(inputs), 1e-12))
+            return Equation(inputs, column, ends, draft)
+        if level:
+            starts = self._refined(self._guess(inputs, v), inputs, v)
+            draft = self._laid(starts, z, v)
+            return Equation(inputs, column, EVERYWHERE, draft, starts=starts)
+        coin = self.coins[column]
+        if coin is not None:
+            return self._tossed(inputs, column, coin)
+        ends = low, high = tamed(v)
+        look = self._look(inputs, v, (low <= v) & (v <= high))
+        if not look.usual.tells(z, v, ends):
+            v = np.clip(v, *ends)
+            look = self._look(inputs, v, np.ones(len(v), dtype=bool))
+        # What strays is pulled in; where records are louder than elsewhere, they count
+        # less, from here on.
+        v = look.usual.believable(z, v, ends)
+        residuals, local = look.residuals(z, v), self.parts.local_laws
+        spread, quiet = loud(z, residuals) if local else (None, 1.0)
+        usual = look.usual.where_loud(z, residuals, spread)
+        calm = usual.calmed(z, v)
+        loudness = None if spread is None else spread(z, 0) ** 2
+        starts = self._refined(look.guess, inputs, calm, loudness)
+        draft = self._laid(starts, z, calm)
+        return Equation(inputs, column, ends, draft, usual, spread, quiet, starts)
+
+    def _tossed(self, inputs: Int[Array, " d"], column: int, coin: Coin) -> Equation:
+        """Choose the functions of the log odds of the higher of two values."""
+        z, v = self.state[:, inputs], self.state[:, column]
+        variables = self.variables(inputs)
+        toss = Toss.of(coin, v)
+        y, noise = toss.records(z, v)
+        guess = guessed(z, y, variables, noise)
+        toss = self._looked(toss, inputs, v, guess)
+        y, noise = toss.records(z, v)
+        starts = refined(guess, z, y, variables, noise, known=True).of_noise(1.0)
+        toss = self._looked(toss, inputs, v, starts.choices[0])
+        draft = self._laid(starts, z, toss.odds(z, v))
+        draft = draft.of_known_noise(toss.middle, LOGISTIC)
+        return Equation(inputs, column, EVERYWHERE, draft, spread=toss, starts=starts)
+
+    def _looked(
+        self,
+        toss: Toss,
+        inputs: Int[Array, " d"],
+        v: Float[Array, " n"],
+        choice: Choice,
+    ) -> Toss:
+        """Go to the likeliest log odds, step by step."""
+        z = self.state[:, inputs]
+        for _ in range(LOOKS):
+            odds, noise = toss.odds(z, v), toss(z, 0) ** 2
+            draft = self._draft(z, odds, choice, n_draws=0)
+            draft = draft.of_known_noise(toss.middle, LOGISTIC)
+            toss = toss.closer(
+                draft.settled(draft.count(z, odds, noise), z, odds, noise)
+            )
+        return toss
+
+    def _laid(
+        self, starts: Alternatives, z: Float[Array, "n d"], v: Float[Array, " n"]
+    ) -> Draft:
+        """Leave nothing out: which functions a mean has, all records will tell."""
+        if not z.shape[1]:
+            return self._draft(z, v, starts.whole)
+        whole, shape = everything(starts.whole, curved(z)), FINE
+        if len(v) == self.n:
+            # No others will ask for bends that these do not ask for.
+            whole, shape = replace(whole, smooth=starts.whole.smooth), COARSE
+        return self._draft(z, v, replace(whole, shape=shape))
+
+    def _look(
+        self, inputs: Int[Array, " d"], v: Float[Array, " n"], sane: Bool[Array, " n"]
+    ) -> Look:
+        """Take a first look at a mean, by some of the records."""
+        z = self.state[:, inputs]
+        guess = self._guess(inputs, v, sane)
+        draft = self._draft(z[sane], v[sane], guess, n_draws=0)
+        moments = draft.count(z[sane], v[sane])
+        seen = draft.settled(moments, z[sane], v[sane])
+        return Look(guess, draft, moments, Usual.of(seen, z))
+
+    def _guess(
+        self,
+        inputs: Int[Array, " d"],
+        v: Float[Array, " n"],
+        sane: Bool[Array, " n"] | slice = slice(None),
+    ) -> Choice:
+        z, v = self.state[:, inputs][sane], v[sane]
+        return guessed(z, _scaled(v), self.variables(inputs))
+
+    def _refined(
+        self,
+        guess: Choice,
+        inputs: Int[Array, " d"],
+        v: Float[Array, " n"],
+        loudness: Float[Array, " n"] | None = None,
+    ) -> Alternatives:
+        z, variables = self.state[:, inputs], self.variables(inputs)
+        return refined(guess, z, _scaled(v), variables, loudness)
+
+    def _draft(
+        self,
+        z: Float[Array, "n d"],
+        v: Float[Array, " n"],
+        choice: Choice,
+        n_draws: int | None = None,
+    ) -> Draft:
+        n_draws = self.parts.n_draws if n_draws is None else n_draws
+        low = self.parts.approximation
+        return Draft.of(z, v, choice, n_draws, self.rng, low, self.n)
+
+
+def _scaled(v: Float[Array, " n"]) -> Float[Array, " n"]:
+    return (v - v.mean()) / (v.std() or 1.0)
+
+
+def _flat(d: int, slopes: float) -> Choice:
+    """The hyperparameters of a mean that hardly moves."""
+    return Choice(np.full(d, slopes), 0.0, 0.0, 1.0, np.ones(d))
