@@ -1,10 +1,13 @@
 """Small made-up histories and their problems, for many test files."""
 
+from dataclasses import replace
+
 import numpy as np
 
-from forestall import Problem
+from forestall import Problem, StagedRehearsal
 from forestall.draft import Draft
-from forestall.select import Alternatives
+from forestall.functions import Functions
+from forestall.pieces import Layout
 
 LENDING = Problem(
     context=["score", "debt"],
@@ -57,5 +60,28 @@ def contexts_of(problem, history, rows):
 
 def mechanism_of(z, v, choice, n_draws, rng, loudness=None):
     """Learn one mean by itself."""
-    draft = Draft.of(z, v, Alternatives((choice,)), n_draws, rng)
+    draft = Draft.of(z, v, choice, n_draws, rng)
     return draft.settled(draft.count(z, v, loudness), z, v, loudness)
+
+
+class Numbers(Layout):
+    """A state of numbers, each a variable of its own."""
+
+    def __init__(self):
+        pass
+
+    def is_level(self, column):
+        return False
+
+    def variables(self, inputs):
+        return inputs
+
+
+def learned_mean(z, v, n_draws, rng, sample=None):
+    """Learn one mean as a system does, hyperparameters and all."""
+    state, inputs = np.column_stack([z, v]), np.arange(z.shape[1])
+    parts = replace(StagedRehearsal().parts, n_draws=n_draws, local_laws=False)
+    functions = Functions(parts, Numbers(), state[:sample], len(v), rng)
+    equation = functions(inputs, z.shape[1])
+    equation, moments = equation.structured(equation.count(state), inputs, rng)
+    return equation.mechanism(moments, state[:sample])

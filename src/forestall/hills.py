@@ -41,11 +41,11 @@ class Hills:
         return np.exp(-0.5 * t * t).reshape(len(z), z.shape[1] * self.tops)
 
     def gradient(
-        self, z: Float[Array, "n d"], weights: Float[Array, " b"]
+        self, z: Float[Array, "n d"], weights: Float[Array, "d t"]
     ) -> Float[Array, "n d"]:
         """Differentiate a weighted sum of them by the inputs."""
         t = self._steps(z)
-        w = weights.reshape(z.shape[1], self.tops).astype(z.dtype)
+        w = weights.astype(z.dtype)
         rises = np.einsum("ndb,db->nd", t * np.exp(-0.5 * t * t), w)
         return np.asarray(-rises / self.width)
 

@@ -14,7 +14,7 @@ from jaxtyping import Float, Float32, Int
 from forestall.arrays import Array
 from forestall.kernels import FARTHEST, gram, quick_gram
 from forestall.select import Choice
-from forestall.spanning import trends, trends_gradient
+from forestall.spanning import trends, trends_gradient, trends_sum
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +76,7 @@ class Mechanism:
         self, z: Float[Array, "n d"], draws: Int[Array, " s"]
     ) -> Float[Array, "n s"]:
         """Evaluate the mean (draw 0) or draws of it."""
-        rows = trends(z, self.choice, len(self.trend), quick=True)
-        out = rows @ self.trend[:, draws]
+        out = trends_sum(z, self.choice, self.trend[:, draws])
         t = z / self.choice.widths
         # The mean has no waves of the prior, and some draws have no bends.
         bumps, waves = self.bumps[:, draws], self.waves[:, draws]

@@ -119,6 +119,7 @@ class Chain:
         self.variances, self.noise = variances.astype(float), noise
         self._members = groups.members
         self._single = np.array([len(rows) == 1 for rows in self._members], dtype=bool)
+        self._first = np.array([rows[0] for rows in self._members])
         least = min(UNNOTICED * np.sqrt(noise / sums.n), LOWEST)
         deviations = np.geomspace(least, HIGHEST, GRID)
         self._grid = np.r_[0.0, deviations**2]
@@ -133,11 +134,14 @@ class Chain:
         self._settle()
         belief = self._belief()
         order = self.rng.permutation(len(self.variances))
-        resting = self._single & (self.variances == 0.0)
-        for k in order[~resting[order]].tolist():
-            self._move(k, belief[k])
-        resting = self._single & (self.variances == 0.0)
-        self._wake(order[resting[order]], belief)
+        while len(order):
+            awake = ~self._single[order] | (self.variances[order] > 0.0)
+            if awake[0]:
+                self._move(int(order[0]), belief[order[0]])
+                order = order[1:]
+            else:
+                asleep = order[: int(awake.argmax()) or None]
+                order = order[self._wake(asleep, belief[asleep]) :]
 
     def _belief(self) -> Float[Array, "g k"]:
         """The log probability of every variance of each group, given which are there.
@@ -200,24 +204,24 @@ class Chain:
         self._r = self._r - turned.T @ self._r[rows]
         self._M -= across @ turned
 
-    def _wake(self, order: Int[Array, " k"], belief: Float[Array, "g k"]) -> None:
-        """Give groups of one function that is not there a chance, one after the other.
+    def _wake(self, asleep: Int[Array, " a"], belief: Float[Array, "a k"]) -> int:
+        """Draw the variances of groups of one function that is not there, in order.
 
-        As long as none takes it nothing changes, so all of them are tossed for at once.
+        As long as none wakes nothing changes, so they are tossed for all at once.
+
+        Returns:
+            How many were tossed for: up to the first that wakes, or all.
         """
-        first = np.array([rows[0] for rows in self._members], dtype=int)
-        while len(order):
-            at = first[order]
-            d, rho = self._M[at, at], self._r[at]
-            told = belief[order].T + _gains(self._grid[:, None], d, rho)
-            chance = expit(logsumexp(told[1:], axis=0) - told[0])
-            awake = self.rng.random(len(order)) < chance
-            if not awake.any():
-                return
-            i = int(awake.argmax())
-            k = 1 + _tossed(told[1:, i], self.rng)
-            self._change(int(order[i]), float(self._grid[k]))
-            order = order[i + 1 :]
+        at = self._first[asleep]
+        told = belief.T + _gains(self._grid[:, None], self._M[at, at], self._r[at])
+        chance = expit(logsumexp(told[1:], axis=0) - told[0])
+        (awake,) = np.nonzero(self.rng.random(len(asleep)) < chance)
+        if not len(awake):
+            return len(asleep)
+        i = int(awake[0])
+        k = 1 + _tossed(told[1:, i], self.rng)
+        self._change(int(asleep[i]), float(self._grid[k]))
+        return i + 1
 
 
 def drawn(

@@ -18,7 +18,7 @@ from forestall.hills import FAR
 from forestall.kernels import Gaussian, gram
 from forestall.landmarks import Landmarks, chosen
 from forestall.lowrank import Approximation, Nystrom, RandomFourier
-from forestall.polynomials import polynomial_gradient, polynomials
+from forestall.polynomials import polynomial_gradient, polynomial_sum, polynomials
 from forestall.select import Choice
 from forestall.waves import features, frequencies
 
@@ -141,35 +141,41 @@ class Spanning:
         return np.sqrt(self.choice.smooth) * whole
 
 
-def trends(
-    z: Float[Array, "n d"], choice: Choice, p: int, *, quick: bool = False
-) -> Float[Array, "n {p}"]:
-    """List the polynomials and the hills, of which there are ``p`` together.
-
-    Args:
-        z: The inputs.
-        choice: Which of them have hills.
-        p: How many functions.
-        quick: Make the hills with exponentials of seven digits.
-    """
+def trends(z: Float[Array, "n d"], choice: Choice, p: int) -> Float[Array, "n {p}"]:
+    """List the polynomials and the hills, of which there are ``p`` together."""
     rows = polynomials(z, _order(choice, p))
-    if not len(choice.hilly):
-        return rows
-    # Clipped here already: what is absurd does not fit into seven digits.
-    along = np.clip(z[:, choice.hilly], -FAR, FAR)
-    bumps = choice.shape(along.astype(np.float32) if quick else along)
-    return np.concatenate([rows, bumps], axis=1)
+    return np.concatenate([rows, choice.shape(z[:, choice.hilly])], axis=1)
+
+
+def trends_sum(
+    z: Float[Array, "n d"], choice: Choice, weights: Float[Array, "p s"]
+) -> Float[Array, "n s"]:
+    """Add up :func:`trends` by their weights, to seven digits of the hills.
+
+    Of what has no weight nothing is evaluated: a draw has few of all functions.
+    """
+    smooth, bumps = np.split(weights, [len(weights) - choice.n_hills])
+    out = polynomial_sum(z, smooth)
+    hills = bumps.reshape(len(choice.hilly), choice.shape.tops, weights.shape[1])
+    rising = hills.any(axis=(1, 2))
+    if rising.any():
+        # Clipped here already: what is absurd does not fit into seven digits.
+        along = np.clip(z[:, choice.hilly[rising]], -FAR, FAR).astype(np.float32)
+        out += choice.shape(along) @ hills[rising].reshape(-1, weights.shape[1])
+    return out
 
 
 def trends_gradient(
     z: Float[Array, "n d"], choice: Choice, weights: Float[Array, " p"]
 ) -> Float[Array, "n d"]:
     """Differentiate a weighted sum of :func:`trends` by the inputs."""
-    order, n_hills = _order(choice, len(weights)), choice.n_hills
-    smooth, bumps = np.split(weights, [len(weights) - n_hills])
-    out = polynomial_gradient(z, smooth, order)
-    if n_hills:
-        out[:, choice.hilly] += choice.shape.gradient(z[:, choice.hilly], bumps)
+    smooth, bumps = np.split(weights, [len(weights) - choice.n_hills])
+    out = polynomial_gradient(z, smooth)
+    hills = bumps.reshape(len(choice.hilly), choice.shape.tops)
+    rising = hills.any(axis=1)
+    if rising.any():
+        columns = choice.hilly[rising]
+        out[:, columns] += choice.shape.gradient(z[:, columns], hills[rising])
     return out
 
 
