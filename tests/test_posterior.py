@@ -265,9 +265,12 @@ def bent_by(mechanism, z):
 def test_what_inputs_do_alone_are_hills_and_an_irrelevant_one_has_none(rng):
     z = rng.normal(size=(500, 3))
     v = np.sin(2 * z[:, 0]) + z[:, 1] + 0.3 * rng.normal(size=500)
-    slopes, hills = shares_of(learned_mean(z, v, 64, rng))
+    mechanism = learned_mean(z, v, 64, rng)
+    slopes, hills = shares_of(mechanism)
     assert slopes[1] == hills[0] == 1.0
-    assert max(slopes[2], hills[1], hills[2]) < 0.5
+    assert max(hills[1:]) < 0.5
+    # A slope that no record would notice may be there.
+    assert np.abs(mechanism.trend[3, 1:]).max() < 0.1
 
 
 def test_hills_that_nobody_asked_for_go_also_beside_little_noise(rng):
@@ -281,20 +284,19 @@ def test_hills_that_nobody_asked_for_go_also_beside_little_noise(rng):
 
 
 def test_what_the_records_leave_open_the_draws_cover():
-    # A bend that so few and so loud records hardly show.
+    def faint(z):
+        return 0.4 * np.sin(1.5 * z[:, 0]) + 0.15 * z[:, 1]
+
     covered = []
     for seed in range(12):
         rng = np.random.default_rng(seed)
-        z, points = rng.normal(size=(150, 2)), rng.normal(size=(60, 2))
-        v = _bow(z) + 0.8 * rng.normal(size=150)
+        z, points = rng.normal(size=(400, 2)), rng.normal(size=(60, 2))
+        v = faint(z) + 0.8 * rng.normal(size=400)
         values = learned_mean(z, v, 100, rng)(points, np.arange(1, 101))
         lower, upper = np.quantile(values, [0.05, 0.95], axis=1)
-        covered.append(np.mean((lower <= _bow(points)) & (_bow(points) <= upper)))
-    assert 0.8 < np.mean(covered) < 0.98
-
-
-def _bow(z):
-    return np.tanh(z[:, 0] * z[:, 1]) + z[:, 0]
+        truth = faint(points)
+        covered.append(np.mean((lower <= truth) & (truth <= upper)))
+    assert 0.75 < np.mean(covered) < 0.97
 
 
 def test_many_records_keep_what_few_do_not_show(rng):

@@ -70,7 +70,7 @@ class Numbers(Layout):
     def __init__(self):
         pass
 
-    def is_level(self, column):
+    def is_level(self, _):
         return False
 
     def variables(self, inputs):
