@@ -127,7 +127,7 @@ def test_of_many_products_those_are_found_that_are_there(rng):
     n, p = 400, 60
     Phi = np.column_stack([np.ones(n), rng.normal(size=(n, p))])
     y = 0.5 * Phi[:, 3] - 0.4 * Phi[:, 40] + rng.normal(size=n)
-    kinds = np.full(p, int(Kind.PRODUCT))
+    kinds = np.full(p, int(Kind.ONE_OF_MANY))
     groups = Groups(np.r_[-1, np.arange(p)], kinds)
     chain = Chain(Woodbury.of(Phi, y, np.ones(n)), groups, np.zeros(p), 2.0, rng)
     there = []

@@ -220,7 +220,7 @@ class Draft:
         n_products = self._n_products
         parts = {
             Kind.SLOPE: variables,
-            Kind.PRODUCT: np.arange(n_products),
+            Kind.ONE_OF_MANY: np.arange(n_products),
             Kind.HILLS: of_hills,
             Kind.BENDS: np.zeros(m + f, dtype=int),
         }

@@ -8,10 +8,11 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from forestall.arrays import Array
-from forestall.evidence import Evidence
 from forestall.expansion import pivoted_cholesky
 from forestall.hills import COARSE
 from forestall.kernels import median_bandwidth, quick_gram
+from forestall.posterior import BURN, Chain, Groups, Kind
+from forestall.woodbury import Woodbury
 
 CENTRES = 40
 # Beyond what this share of the records has, the loudness stays as it is.
@@ -20,6 +21,12 @@ USUAL = 0.98
 TINY = 0.02
 # Fewer records than this show slopes at most.
 FEW = 100
+# Log squares that vary by less do not vary.
+TINY_VARIANCE = 1e-12
+# Draws whose mean the estimate is, at least.
+DRAWS = 32
+# The variance of the noise with which draws set out, beside that of log squares.
+START = 0.9
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,8 +119,14 @@ class Loudness:
 
     def __call__(self, z: Float[Array, "n d"], draw: int) -> Float[Array, " n"]:
         """Give the spread at each input."""
-        rows = self.terms(z) - self.mean
-        return np.exp(0.5 * np.clip(rows @ self.weights[draw], *self.ends))
+        weights = self.weights[draw]
+        (there,) = np.nonzero(weights)
+        if not len(there):
+            return np.ones(len(z))
+        # Of what has no weight nothing is evaluated: a draw has few of all functions.
+        terms = self.terms.some(np.unique(self.terms.groups[there]))
+        rows = terms(z) - self.mean[there]
+        return np.exp(0.5 * np.clip(rows @ weights[there], *self.ends))
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,16 +160,22 @@ class Din:
             self.square + other.square,
         )
 
-    def evidence(self, groups: Int[Array, " q"]) -> Evidence:
-        """Centre the sums."""
-        mean, level = self.rows / self.n, self.level / self.n
-        return Evidence(
-            self.gram - self.n * np.outer(mean, mean),
-            self.cross - self.n * level * mean,
-            self.square - self.n * level**2,
-            self.n,
-            groups,
+    @property
+    def variance(self) -> float:
+        """The variance of the log squares."""
+        return max(self.square / self.n - (self.level / self.n) ** 2, 0.0)
+
+    def chain(self, groups: Int[Array, " q"], rng: np.random.Generator) -> Chain:
+        """Set out to draw which functions it follows from; all are one of many."""
+        mean, unit, n = self.level / self.n, np.sqrt(self.variance), self.n
+        gram = np.block(
+            [[np.array([[float(n)]]), self.rows], [self.rows[:, None], self.gram]]
         )
+        target = np.r_[0.0, self.cross - mean * self.rows] / unit
+        kinds = np.full(groups.max() + 1, int(Kind.ONE_OF_MANY))
+        owned = Groups(np.r_[-1, groups], kinds)
+        sums = Woodbury(n, gram, target, float(n))
+        return Chain(sums, owned, np.zeros(len(kinds)), START, rng)
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,7 +231,7 @@ class Hearing:
         n_draws: int,
         rng: np.random.Generator,
     ) -> Loudness | None:
-        """Regress log squares; ``None`` where that does not help.
+        """Regress log squares; ``None`` where there is nothing to follow from.
 
         Args:
             din: The sums over the records.
@@ -221,16 +240,24 @@ class Hearing:
             rng: What they are drawn with.
         """
         groups = self.terms.groups
-        found = din.evidence(groups).posterior()
-        if found is None:
+        if not len(groups) or din.variance <= TINY_VARIANCE:
             return None
-        kept = found.kept
-        drawn = found.root @ rng.normal(size=(len(found.root), n_draws))
-        weights = np.concatenate([np.zeros((len(drawn), 1)), drawn], axis=1)
-        weights = ((weights + found.weights[:, None]) / self.scale[kept, None]).T
+        chain = din.chain(groups, rng)
+        for _ in range(BURN):
+            chain.step()
+        told = []
+        for _ in range(max(n_draws, DRAWS)):
+            chain.step()
+            told.append(chain.weights())
+        means, draws = np.array(told).transpose(1, 0, 2)
+        weights = np.concatenate([means.mean(axis=0)[None], draws[:n_draws]])[:, 1:]
+        kept = np.asarray(weights.any(axis=0))
+        if not kept.any():
+            return None
+        weights = weights[:, kept] * np.sqrt(din.variance) / self.scale[kept]
         terms = self.terms.some(np.unique(groups[kept]))
         mean = (self.mean + self.scale * din.rows / din.n)[kept]
-        fitted = (terms(z) - mean) @ weights[0]
+        fitted = (terms(z) - mean) @ weights.T
         ends = float(fitted.min()), float(fitted.max())
         return Loudness(terms, mean, weights, ends)
 

@@ -38,15 +38,16 @@ from forestall.woodbury import Woodbury
 GRID, UNNOTICED, LOWEST, HIGHEST = 34, 0.5, 0.1, 4.0
 # Steps that are made before the first draw.
 BURN = 12
-# What rounding may leave of a share, or of a determinant.
-ROUNDING, TINY = 1e-12, 1e-300
+# The least noise, where functions explain everything; and what rounding may leave of a
+# share, or of a determinant.
+LEAST_NOISE, ROUNDING, TINY = 1e-4, 1e-12, 1e-300
 
 
 class Kind(IntEnum):
-    """What the functions of a group are."""
+    """How likely a group is there; one of many others seldom is."""
 
     SLOPE = 0
-    PRODUCT = 1
+    ONE_OF_MANY = 1
     HILLS = 2
     BENDS = 3
 
@@ -72,11 +73,11 @@ class Groups:
     def beliefs(self) -> Float[Array, "k 2"]:
         """How many groups of each kind are there, and are not, before any is seen.
 
-        One product at most is to be expected, however many there could be; a variable
-        has a slope as likely as not, and hills one time in four.
+        A variable has a slope as likely as not, and hills one time in four; of many
+        groups one is to be expected, however many they are.
         """
-        n_products = int(np.sum(self.kinds == Kind.PRODUCT))
-        return np.array([[1.0, 1.0], [1.0, max(1.0, n_products)], [1.0, 3.0]])
+        many = float(np.sum(self.kinds == Kind.ONE_OF_MANY))
+        return np.array([[1.0, 1.0], [1.0, max(1.0, many)], [1.0, 3.0]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,17 +164,36 @@ class Chain:
         (there,) = np.nonzero(prior)
         return there, np.sqrt(prior[there])
 
+    def weights(self) -> tuple[Float[Array, " q"], Float[Array, " q"]]:
+        """The mean of the weights, given the present variances, and a draw of them."""
+        there, root = self._present()
+        B, target = self._scaled(there, root)
+        mean, tossed = self._tossed_weights(B, target)
+        out = np.zeros((2, len(self.groups.owner)))
+        out[:, there] = root * mean, root * tossed
+        return out[0], out[1]
+
     def _drawn_noise(self) -> float:
         """Draw the variance of the noise, given weights that are drawn for it."""
-        s, (there, root) = self.sums, self._present()
-        B = root[:, None] * s.gram[np.ix_(there, there)] * root
-        target, L = root * s.target[there], _factor(B, self.noise)
-        tossed = np.sqrt(self.noise) * self.rng.normal(size=len(there))
-        strayed = solve_triangular(L, tossed, lower=True, trans=1)
-        w = cho_solve((L, True), target) + strayed
-        left = s.squares - 2.0 * w @ target + w @ B @ w
-        left = max(left, ROUNDING * s.squares + TINY)
-        return float(0.5 * left / self.rng.gamma(0.5 * s.n))
+        squares, (B, target) = self.sums.squares, self._scaled(*self._present())
+        _, w = self._tossed_weights(B, target)
+        left = max(squares - 2.0 * w @ target + w @ B @ w, 0.0)
+        return max(float(0.5 * left / self.rng.gamma(0.5 * self.sums.n)), LEAST_NOISE)
+
+    def _scaled(
+        self, there: Int[Array, " p"], root: Float[Array, " p"]
+    ) -> tuple[Float[Array, "p p"], Float[Array, " p"]]:
+        """The sums of some functions, in units of their deviations."""
+        gram = self.sums.gram[np.ix_(there, there)]
+        return root[:, None] * gram * root, root * self.sums.target[there]
+
+    def _tossed_weights(
+        self, B: Float[Array, "p p"], target: Float[Array, " p"]
+    ) -> tuple[Float[Array, " p"], Float[Array, " p"]]:
+        L = _factor(B, self.noise)
+        mean = np.asarray(cho_solve((L, True), target))
+        tossed = np.sqrt(self.noise) * self.rng.normal(size=len(mean))
+        return mean, mean + solve_triangular(L, tossed, lower=True, trans=1)
 
     def _settle(self) -> None:
         """Sum up what the records say of each function beside those that are there."""
