@@ -16,7 +16,7 @@ from forestall.overlap import between, parts_of, thirds
 from forestall.quality import Input, distance_from_uniform, learned, moved
 from forestall.simulate import brisk, simulate
 from forestall.staged import StagedRehearsal
-from worlds import DOSING, LENDING, dosing, lending, mechanism_of
+from worlds import DOSING, LENDING, dosing, learned_mean, lending
 
 N = 200
 
@@ -90,11 +90,13 @@ def test_left_out_residuals_are_those_of_refitting_without_the_record(policy):
     each = learned(policy.system, policy.data)[-1]
     mechanism, i = each.mechanisms[0], 17
     rest = np.delete(np.arange(N), i)
-    rng = np.random.default_rng(0)
-    again = mechanism_of(each.z[rest], each.values[rest, 0], mechanism.choice, 1, rng)
+    again = learned_mean(
+        each.z[rest], each.values[rest, 0], 200, np.random.default_rng(0)
+    )
     missed = each.values[i, 0] - again(each.z[[i]], np.array([0]))[0, 0]
-    # Mean and scale of the output are taken anew there, and move a little.
-    assert each.residuals[i, 0] == pytest.approx(missed, rel=0.02, abs=0.01)
+    # Hyperparameters are drawn anew there, and move it a little.
+    assert each.residuals[i, 0] == pytest.approx(missed, rel=0.05, abs=0.05)
+    assert each.residuals[i, 0] != pytest.approx(mechanism.residuals[i], rel=1e-4)
 
 
 def test_on_well_specified_data_nine_of_ten_records_lie_inside(told):
@@ -123,13 +125,18 @@ def test_a_law_that_may_not_change_is_found_wrong_where_it_is():
 
 
 def test_a_mechanism_that_nothing_predicts_says_so():
-    history = levers(N)
-    history["a"] = np.random.default_rng(99).normal(size=N)
-    told = diagnose(StagedRehearsal().fit(LEVERS, history))
-    fit = fit_of(told, "a")
-    assert not fit.predicted
-    assert fit.relevant == ()
-    assert "a (action): nothing that precedes it predicts it" in str(told)
+    found = []
+    for seed in range(95, 100):
+        history = levers(N)
+        history["a"] = np.random.default_rng(seed).normal(size=N)
+        told = diagnose(StagedRehearsal().fit(LEVERS, history))
+        fit = fit_of(told, "a")
+        found.append(fit.predicted)
+        if not fit.predicted:
+            assert fit.relevant == ()
+            assert "a (action): nothing that precedes it predicts it" in str(told)
+    # By luck something seems to, now and then.
+    assert sum(found) <= 1
 
 
 def test_curves_and_bends_are_told_from_lines():

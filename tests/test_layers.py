@@ -55,7 +55,6 @@ ORDER = [
     "mechanism",
     "coin",
     "draft",
-    "evidence",
     "loudness",
     "equation",
     "law",

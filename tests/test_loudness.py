@@ -38,10 +38,15 @@ def test_loudness_is_found_whatever_the_law(law):
 
 def test_only_what_matters_is_evaluated():
     z = inputs()
-    found = learned(z, louder(z) * np.random.default_rng(2).normal(size=len(z)))
-    named = {*found.terms.sloped.tolist(), *found.terms.hilly.tolist()}
-    assert named == {0}
-    assert len(found.terms.centres) == 0
+    residuals = louder(z) * np.random.default_rng(2).normal(size=len(z))
+    found = learned(z, residuals, n_draws=40)
+    owner = found.terms.groups
+    s, h = len(found.terms.sloped), len(found.terms.hilly)
+    along = np.r_[found.terms.sloped, found.terms.hilly, -1][owner]
+    there = found.weights[1:] != 0.0
+    assert there[:, along == 0].any(axis=1).all()
+    assert there[:, along != 0].mean() < 0.25
+    assert owner.max(initial=0) <= s + h
 
 
 def test_what_two_inputs_do_together_is_found_too():
@@ -54,12 +59,17 @@ def test_what_two_inputs_do_together_is_found_too():
     assert np.sqrt(np.mean(off**2)) < 0.6 * np.log(truth(inputs(seed=3, d=2))).std()
 
 
+def uneven(n, seed):
+    """How far the loudness of equal noise seems to vary."""
+    z = inputs(n=n, seed=seed)
+    found = learned(z, np.random.default_rng(100 + seed).normal(size=n))
+    return 0.0 if found is None else np.log(found(z, 0)).std()
+
+
 def test_equal_noise_is_seldom_called_uneven():
-    found = [
-        learned(inputs(seed=s), np.random.default_rng(100 + s).normal(size=1_000))
-        for s in range(20)
-    ]
-    assert sum(each is not None for each in found) <= 4
+    found = np.array([uneven(1_000, seed) for seed in range(20)])
+    assert np.mean(found > 0.05) <= 0.2
+    assert np.median(found) < 0.03
 
 
 def test_draws_are_as_far_apart_as_the_estimate_is_off():
@@ -81,7 +91,7 @@ def test_beyond_the_usual_it_stays_as_it_is():
     found = learned(z, louder(z) * np.random.default_rng(2).normal(size=len(z)))
     far = np.array([[3.0, 0.0, 0.0], [300.0, 0.0, 0.0]])
     near, farther = found(far, 0)
-    assert near == pytest.approx(farther)
+    assert near == pytest.approx(farther, rel=0.02)
 
 
 def test_residuals_of_one_value_and_variables_without_inputs_have_no_loudness():
@@ -90,13 +100,10 @@ def test_residuals_of_one_value_and_variables_without_inputs_have_no_loudness():
     assert learned(z[:, :0], np.random.default_rng(0).normal(size=50)) is None
 
 
-def test_a_few_records_are_seldom_called_uneven():
-    found = [
-        learned(inputs(n=n, seed=s), np.random.default_rng(100 + s).normal(size=n))
-        for n in (12, 20, 50)
-        for s in range(20)
-    ]
-    assert sum(each is not None for each in found) <= 6
+@pytest.mark.parametrize("n", [12, 20, 50])
+def test_a_few_records_are_seldom_called_uneven(n):
+    found = np.array([uneven(n, seed) for seed in range(20)])
+    assert np.mean(found > 0.3) <= 0.2
 
 
 @pytest.mark.parametrize("n", [4, 20, 300])

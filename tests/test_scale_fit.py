@@ -189,9 +189,9 @@ def test_the_default_samples_a_large_table_says_so_and_counts_all(monkeypatch):
     with pytest.warns(ForestallWarning, match=text):
         policy = forestall.fit(problem, lending(n))
     assert (policy.data.n, policy.n_records) == (SAMPLE, n)
-    # One pass for means and support, one for how loud they are, one for the laws.
-    first, loudness, laws = counts
-    means, groups = first.parts
+    # One pass for means, how loud they are and support, one for the laws.
+    first, laws = counts
+    means, loudness, groups = first.parts
     assert {each.n for each in means.moments.values()} == {n}
     for strays in (loudness, laws):
         assert {each.n for each in strays.tallies.values()} == {n}
