@@ -54,6 +54,7 @@ ORDER = [
     "spanning",
     "mechanism",
     "coin",
+    "influence",
     "draft",
     "loudness",
     "equation",

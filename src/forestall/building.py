@@ -56,7 +56,7 @@ class Builder:
         """Learn every variable that is not given, in order, and what was usual."""
         pieces, outcomes = self.layout.pieces(), self.layout.outcomes()
         wanted = [*pieces, *(p.apart for p in pieces if p.apart), *outcomes]
-        equations = {
+        self.equations = equations = {
             key: self.functions(piece.inputs, key[0])
             for piece in wanted
             for key in piece.keys
@@ -145,7 +145,13 @@ class Builder:
         blanks, strays = {}, {}
         for key, (equation, mechanism) in learned.items():
             z, local = self.state[:, equation.inputs], self.parts.local_laws
-            blank = Blank.of(z, mechanism.residuals, spreads.get(key), local=local)
+            blank = Blank.of(
+                z,
+                mechanism.residuals,
+                spreads.get(key),
+                local=local,
+                influence=equation.influence,
+            )
             shrunk = float(np.sqrt(1.0 - mechanism.leverage.mean()))
             strays[key] = Strays(equation.still(), mechanism.still(), blank, shrunk)
             blanks[key] = blank
@@ -199,7 +205,15 @@ class Builder:
             return laws[piece.keys[0]]
         z, n_draws = self.state[:, piece.inputs], self.parts.n_draws
         local = self.parts.local_laws
-        return Law.of(z, mechanism.residuals, n_draws, self.rng, local=local)
+        influence = self.equations[piece.keys[0]].influence
+        return Law.of(
+            z,
+            mechanism.residuals,
+            n_draws,
+            self.rng,
+            local=local,
+            influence=influence,
+        )
 
 
 @dataclass(frozen=True, eq=False)

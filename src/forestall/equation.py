@@ -6,20 +6,20 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from scipy.special import expit, logit
 
 from forestall.arrays import Array
 from forestall.coin import Coin
 from forestall.draft import Draft, Moments
+from forestall.influence import STRAY, Influence, tamed
 from forestall.loudness import Loudness
 from forestall.mechanism import Mechanism
 from forestall.posterior import drawn
 from forestall.select import Alternatives
 
-# How many interquartile ranges a value may lie from the middle before it is absurd, and
-# a residual before it no longer moves the mean; of a normal law one in 150 does.
-ABSURD, STRAY = 10.0, 2.0
+# How many interquartile ranges a value may lie from the middle before it is absurd.
+ABSURD = 10.0
 # The share of records that are not on the outskirts.
 MOST = 0.8
 # How rare one of two values is taken to be at least, unless it is rarer among all
@@ -35,41 +35,48 @@ class Usual:
     """A first look at a mean, which tells what strays from it.
 
     Heavy tails would make the mean unsure. Pulled in they do not, and nothing is lost:
-    the law of the residuals has them as they are. On the outskirts nothing is pulled
-    in: there the first look may be what is wrong.
+    the law of the residuals has them as they are. Where more stray on the outskirts
+    than elsewhere, nothing is pulled in there: the first look may be what is wrong.
 
     Args:
         mechanism: The mean by the first look.
-        ends: Residuals beyond them, in units of their spread, are pulled in.
+        influence: How far residuals, in units of their spread, move the mean.
         far: Residuals beyond them are those of absurd values.
-        outskirts: The squared distance from the middle at which these begin.
+        outskirts: The squared distance from the middle beyond which nothing is.
         spread: How the spread changes with the inputs; ``None`` where it does not.
     """
 
     mechanism: Mechanism
-    ends: tuple[float, float]
+    influence: Influence
     far: tuple[float, float]
     outskirts: float
     spread: Loudness | None = None
 
     @classmethod
-    def of(cls, mechanism: Mechanism, z: Float[Array, "n d"]) -> Usual:
-        """Take the spread of its residuals for usual, and most of the inputs."""
-        outskirts = float(np.quantile(np.sum(z**2, axis=1), MOST))
-        ends, far = (tamed(mechanism.residuals, reach) for reach in (STRAY, ABSURD))
-        return cls(mechanism, ends, far, outskirts)
-
-    def where_loud(
-        self,
+    def of(
+        cls,
+        mechanism: Mechanism,
         z: Float[Array, "n d"],
+        v: Float[Array, " n"],
         residuals: Float[Array, " n"],
-        spread: Loudness | None,
+        spread: Loudness | None = None,
     ) -> Usual:
-        """Let residuals stray further where they are louder."""
-        if spread is None:
-            return self
-        ends = tamed(residuals / spread(z, 0), STRAY)
-        return replace(self, ends=ends, spread=spread)
+        """Take the spread of residuals for usual, and most of the inputs.
+
+        Args:
+            mechanism: The mean by the first look.
+            z: The inputs of some records.
+            v: Their output.
+            residuals: How far they stray from the mean.
+            spread: How that changes with the inputs.
+        """
+        far = tamed(residuals, ABSURD)
+        if spread is not None:
+            residuals = residuals / spread(z, 0)
+        distance = np.sum(z**2, axis=1)
+        edge = float(np.quantile(distance, MOST))
+        outskirts = edge if _strays_more(residuals, distance > edge) else np.inf
+        return cls(mechanism, Influence.of(residuals, v), far, outskirts, spread)
 
     def tells(
         self, z: Float[Array, "n d"], v: Float[Array, " n"], ends: tuple[float, float]
@@ -106,8 +113,12 @@ class Usual:
         """Pull in what strays."""
         mean = self._mean(z)
         unit = 1.0 if self.spread is None else self.spread(z, 0)
-        calm = mean + unit * np.clip((v - mean) / unit, *self.ends)
+        calm = mean + unit * self.influence((v - mean) / unit)
         return np.where(np.sum(z**2, axis=1) <= self.outskirts, calm, v)
+
+    def off(self, z: Float[Array, "n d"], v: Float[Array, " n"]) -> Float[Array, " n"]:
+        """Tell how far values are from the mean."""
+        return v - self._mean(z)
 
     def _mean(self, z: Float[Array, "n d"]) -> Float[Array, " n"]:
         return self.mechanism(z, np.array([0]))[:, 0]
@@ -196,6 +207,11 @@ class Equation:
     quiet: float = 1.0
     starts: Alternatives | None = None
 
+    @property
+    def influence(self) -> Influence | None:
+        """How far residuals move the mean; ``None`` where they do as they are."""
+        return None if self.usual is None else self.usual.influence
+
     def count(self, state: Float[Array, "n w"]) -> Moments:
         """Sum up some records."""
         z, v, loudness = self._read(state)
@@ -264,19 +280,9 @@ class Counts:
         return Counts({key: one + two for (key, one), two in both})
 
 
-def loud(
-    z: Float[Array, "n d"], residuals: Float[Array, " n"]
-) -> tuple[Loudness | None, float]:
-    """Learn where records are louder than elsewhere, and their variance where not."""
-    none = np.random.default_rng(0)
-    spread = Loudness.of(z, residuals, 0, none)
-    if spread is None:
-        return None, 1.0
-    return spread, float(np.mean((residuals / spread(z, 0)) ** 2))
-
-
-def tamed(v: Float[Array, " n"], reach: float = ABSURD) -> tuple[float, float]:
-    """Say where what lies too far out begins, in interquartile ranges."""
-    low, middle, high = np.quantile(v, [0.25, 0.5, 0.75]).tolist()
-    reach *= high - low
-    return (middle - reach, middle + reach) if reach > 0 else (-np.inf, np.inf)
+def _strays_more(residuals: Float[Array, " n"], there: Bool[Array, " n"]) -> bool:
+    """Whether residuals stray more often there than elsewhere, and not by luck."""
+    low, high = tamed(residuals, STRAY)
+    strays = (residuals < low) | (residuals > high)
+    expected = float(strays[~there].mean()) * int(there.sum())
+    return bool(strays[there].sum() > expected + 2.0 * np.sqrt(expected) + 1.0)

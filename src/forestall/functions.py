@@ -10,11 +10,14 @@ from jaxtyping import Bool, Float, Int
 from forestall.arrays import Array
 from forestall.coin import Coin
 from forestall.draft import Draft, Moments
-from forestall.equation import LOGISTIC, Equation, Toss, Usual, loud, tamed
+from forestall.equation import ABSURD, LOGISTIC, Equation, Toss, Usual
 from forestall.hills import COARSE, FINE
+from forestall.influence import tamed
 from forestall.likeliest import everything, guessed, refined
 from forestall.likelihood import curved
+from forestall.loudness import Loudness
 from forestall.lowrank import Approximation
+from forestall.mechanism import Mechanism
 from forestall.pieces import Layout
 from forestall.select import Alternatives, Choice
 
@@ -22,6 +25,9 @@ EVERYWHERE = (-np.inf, np.inf)
 # How many steps are made to log odds, under a first guess of their functions and again
 # under those that were chosen.
 LOOKS = 5
+# How many steps of Newton's a mean takes where its residuals are far from normal: the
+# first is from a look that heavy tails made unsure.
+STEPS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +74,42 @@ class Look:
         return self.draft.settled(self.moments, z, v).residuals
 
 
+@dataclass(frozen=True, eq=False)
+class Heard:
+    """Records as the mean hears them.
+
+    Args:
+        usual: What is usual, by a look at the mean.
+        calm: The output, with what strays pulled in.
+        unit: The spread of each record; ``None`` where all are alike.
+        quiet: The variance of the noise where the spread is one.
+    """
+
+    usual: Usual
+    calm: Float[Array, " n"]
+    unit: Float[Array, " n"] | None
+    quiet: float
+
+    @classmethod
+    def of(cls, usual: Usual, z: Float[Array, "n d"], v: Float[Array, " n"]) -> Heard:
+        """Pull in what strays, and see what noise is left."""
+        calm = usual.calmed(z, v)
+        if usual.spread is None:
+            return cls(usual, calm, None, 1.0)
+        unit = usual.spread(z, 0)
+        return cls(usual, calm, unit, float(np.mean((usual.off(z, calm) / unit) ** 2)))
+
+    @property
+    def loudness(self) -> Float[Array, " n"] | None:
+        """How loud each record is, beside the others, in variance."""
+        return None if self.unit is None else self.unit**2
+
+    @property
+    def noise(self) -> Float[Array, " n"] | None:
+        """The variance of the noise of each record; ``None`` where all are alike."""
+        return None if self.unit is None else self.quiet * self.unit**2
+
+
 class Functions:
     """Lays out the equation of one variable after the other.
 
@@ -111,7 +153,7 @@ class Functions:
             return Equation(inputs, column, EVERYWHERE, draft)
         level = self.layout.is_level(column)
         if not self.parts.recentred:
-            ends = EVERYWHERE if level else tamed(v)
+            ends = EVERYWHERE if level else tamed(v, ABSURD)
             draft = self._draft(z, np.clip(v, *ends), _flat(len(inputs), 1e-12))
             return Equation(inputs, column, ends, draft)
         if level:
@@ -121,7 +163,7 @@ class Functions:
         coin = self.coins[column]
         if coin is not None:
             return self._tossed(inputs, column, coin)
-        ends = low, high = tamed(v)
+        ends = low, high = tamed(v, ABSURD)
         look = self._look(inputs, v, (low <= v) & (v <= high))
         if not look.usual.tells(z, v, ends):
             v = np.clip(v, *ends)
@@ -129,14 +171,41 @@ class Functions:
         # What strays is pulled in; where records are louder than elsewhere, they count
         # less, from here on.
         v = look.usual.believable(z, v, ends)
-        residuals, local = look.residuals(z, v), self.parts.local_laws
-        spread, quiet = loud(z, residuals) if local else (None, 1.0)
-        usual = look.usual.where_loud(z, residuals, spread)
-        calm = usual.calmed(z, v)
-        loudness = None if spread is None else spread(z, 0) ** 2
-        starts = self._refined(look.guess, inputs, calm, loudness)
-        draft = self._laid(starts, z, calm)
-        return Equation(inputs, column, ends, draft, usual, spread, quiet, starts)
+        heard = self._heard(look.usual.mechanism, z, v, look.residuals(z, v))
+        guess = look.guess
+        if not heard.usual.influence.is_plain:
+            guess = self._guess(inputs, heard.calm)
+            for _ in range(STEPS):
+                heard = self._closer(heard, guess, z, v)
+        starts = self._refined(guess, inputs, heard.calm, heard.loudness)
+        draft = self._laid(starts, z, heard.calm)
+        usual, spread = heard.usual, heard.usual.spread
+        return Equation(inputs, column, ends, draft, usual, spread, heard.quiet, starts)
+
+    def _heard(
+        self,
+        mean: Mechanism,
+        z: Float[Array, "n d"],
+        v: Float[Array, " n"],
+        residuals: Float[Array, " n"],
+    ) -> Heard:
+        """Listen to the records by how they stray from a look at their mean."""
+        local = self.parts.local_laws
+        spread = Loudness.estimated(z, residuals) if local else None
+        return Heard.of(Usual.of(mean, z, v, residuals, spread), z, v)
+
+    def _closer(
+        self,
+        heard: Heard,
+        guess: Choice,
+        z: Float[Array, "n d"],
+        v: Float[Array, " n"],
+    ) -> Heard:
+        """Look at the mean again, by records as they are heard, and listen again."""
+        draft = self._draft(z, heard.calm, guess, n_draws=0)
+        moments = draft.count(z, heard.calm, heard.noise)
+        seen = draft.settled(moments, z, v, heard.noise)
+        return self._heard(seen, z, v, seen.residuals)
 
     def _tossed(self, inputs: Int[Array, " d"], column: int, coin: Coin) -> Equation:
         """Choose the functions of the log odds of the higher of two values."""
@@ -192,7 +261,8 @@ class Functions:
         draft = self._draft(z[sane], v[sane], guess, n_draws=0)
         moments = draft.count(z[sane], v[sane])
         seen = draft.settled(moments, z[sane], v[sane])
-        return Look(guess, draft, moments, Usual.of(seen, z))
+        usual = Usual.of(seen, z[sane], v[sane], seen.residuals)
+        return Look(guess, draft, moments, usual)
 
     def _guess(
         self,

@@ -18,7 +18,7 @@ from scipy.linalg import eigh, svd
 from scipy.special import ndtr
 
 from forestall.arrays import Array
-from forestall.equation import STRAY
+from forestall.influence import Influence
 from forestall.kernels import quick_gram
 from forestall.loudness import Loudness, laid
 
@@ -62,8 +62,18 @@ class Law:
         rng: np.random.Generator,
         *,
         local: bool = True,
+        influence: Influence | None = None,
     ) -> Law:
-        """Learn the law of the residuals, and whether it changes with the inputs."""
+        """Learn the law of the residuals, and whether it changes with the inputs.
+
+        Args:
+            z: The inputs.
+            residuals: How far records stray from their mean.
+            n_draws: How many laws are drawn.
+            rng: What they are drawn with.
+            local: Whether the law may change with the inputs.
+            influence: How far residuals moved the mean, in units of their spread.
+        """
         spread = distortion = None
         if local:
             spread = Loudness.of(z, residuals, n_draws, rng)
@@ -77,7 +87,9 @@ class Law:
         weights = np.full((n, 1 + n_draws), 1.0 / n)
         weights[:, 1:] = rng.dirichlet(np.ones(n), size=n_draws).T
         below = ndtr((grid[:, None] - residuals) / width) @ weights
-        return cls(*recentred(grid, below), spread, distortion)
+        if influence is None:
+            influence = Influence.clipped(residuals)
+        return cls(*recentred(grid, below, influence), spread, distortion)
 
     def at(
         self,
@@ -260,17 +272,16 @@ def shared_levels() -> Float[Array, " k"]:
 
 
 def recentred(
-    grid: Float[Array, " g"], below: Float[Array, "g s"]
+    grid: Float[Array, " g"], below: Float[Array, "g s"], influence: Influence
 ) -> tuple[Float[Array, " h"], Float[Array, "h s"]]:
     """Move every drawn law to the middle of the first.
 
-    How well the records show where the middle is, the draws of the mean say already.
-    Like there, what strays does not count: a middle is the mean of what is pulled in.
+    How well the records show where the middle is, the draws of the mean say already:
+    where what they are moved by cancels out.
     """
-    low, middle, high = np.interp([0.25, 0.5, 0.75], below[:, 0], grid)
-    near, step = np.abs(grid - middle) <= STRAY * (high - low), grid[1] - grid[0]
-    # A mean is what lies above, less what lies below.
-    shifts = (below[near, :1] - below[near]).sum(axis=0) * step
+    step = grid[1] - grid[0]
+    # What residuals move the mean by, on average, by parts.
+    shifts = np.diff(influence(grid)) @ (below[:, :1] - below)[:-1]
     more = int(np.ceil(np.abs(shifts).max() / step))
     wide = grid[0] + step * np.arange(-more, len(grid) + more)
     drawn = zip(shifts, below.T, strict=True)

@@ -122,7 +122,10 @@ class Likelihood:
         factor, alpha, bends = solved
         # The gradient is half the trace of this matrix times dK.
         inverse, _ = dpotri(factor, lower=1)
-        M = np.tril(inverse) + np.tril(inverse, -1).T - np.outer(alpha, alpha)
+        lower = np.tril(inverse)
+        lower[np.diag_indices(len(lower))] *= 0.5
+        M = lower + lower.T
+        M -= np.outer(alpha, alpha)
         M_bends = M * bends
         by_slope = slopes * np.einsum("nd,nd->d", z, M @ z)
         # The sum of M_ij (z_i - z_j)^2, without forming the differences.

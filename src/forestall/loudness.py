@@ -11,7 +11,7 @@ from forestall.arrays import Array
 from forestall.expansion import pivoted_cholesky
 from forestall.hills import COARSE
 from forestall.kernels import median_bandwidth, quick_gram
-from forestall.posterior import BURN, Chain, Groups, Kind
+from forestall.posterior import Chain, Groups, Kind
 from forestall.woodbury import Woodbury
 
 CENTRES = 40
@@ -23,8 +23,8 @@ TINY = 0.02
 FEW = 100
 # Log squares that vary by less do not vary.
 TINY_VARIANCE = 1e-12
-# Draws whose mean the estimate is, at least.
-DRAWS = 32
+# Steps that are made before the first draw; draws whose mean the estimate is, at least.
+BURN, DRAWS = 12, 32
 # The variance of the noise with which draws set out, beside that of log squares.
 START = 0.9
 
@@ -116,6 +116,13 @@ class Loudness:
         """Learn it from some records; ``None`` where all are alike."""
         hearing = Hearing.of(z, residuals)
         return hearing.loudness(hearing.count(z, residuals), z, n_draws, rng)
+
+    @classmethod
+    def estimated(
+        cls, z: Float[Array, "n d"], residuals: Float[Array, " n"]
+    ) -> Loudness | None:
+        """Learn it without draws."""
+        return cls.of(z, residuals, 0, np.random.default_rng(0))
 
     def __call__(self, z: Float[Array, "n d"], draw: int) -> Float[Array, " n"]:
         """Give the spread at each input."""

@@ -24,8 +24,7 @@ from enum import IntEnum
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.linalg import cho_solve, cholesky, eigh, solve_triangular
-from scipy.special import expit, logsumexp
+from scipy.linalg import cho_solve, cholesky, solve_triangular
 
 from forestall.arrays import Array
 from forestall.likelihood import SIMPLICITY
@@ -36,8 +35,9 @@ from forestall.woodbury import Woodbury
 # record would notice, each as likely as its neighbours, and less so the larger it is (a
 # penalised-complexity prior).
 GRID, UNNOTICED, LOWEST, HIGHEST = 34, 0.5, 0.1, 4.0
-# Steps that are made before the first draw.
-BURN = 12
+# Steps that are made before the first draw, and from each to the next: where inputs go
+# along with each other, a chain is long at one of several ways to tell the same.
+BURN, APART = 40, 4
 # The least noise, where functions explain everything; and what rounding may leave of a
 # share, or of a determinant.
 LEAST_NOISE, ROUNDING, TINY = 1e-4, 1e-12, 1e-300
@@ -125,7 +125,7 @@ class Chain:
         deviations = np.geomspace(least, HIGHEST, GRID)
         self._grid = np.r_[0.0, deviations**2]
         self._slab = -SIMPLICITY * deviations
-        self._slab -= logsumexp(self._slab)
+        self._slab -= np.log(np.exp(self._slab).sum())
         self._settle()
 
     def step(self) -> None:
@@ -196,33 +196,54 @@ class Chain:
         return mean, mean + solve_triangular(L, tossed, lower=True, trans=1)
 
     def _settle(self) -> None:
-        """Sum up what the records say of each function beside those that are there."""
+        """Sum up what the records say of each function beside those that are there.
+
+        Of :math:`M` only what is asked for is ever formed: it is the sums over the
+        records less a product of two narrow matrices, which changes make wider.
+        """
         s, (there, root) = self.sums, self._present()
         T = root[:, None] * s.gram[there]
         L = _factor(T[:, there] * root, self.noise)
         half = solve_triangular(L, T, lower=True)
         solved = solve_triangular(L, root * s.target[there], lower=True)
-        self._M = (s.gram - half.T @ half) / self.noise
+        p, q = half.shape
+        self._rank, self._tall, self._wide = (
+            p,
+            np.empty((q, p + q)),
+            np.empty((p + q, q)),
+        )
+        self._tall[:, :p], self._wide[:p] = half.T / self.noise, half
+        self._diagonal = (np.diag(s.gram) - np.sum(half**2, axis=0)) / self.noise
         self._r = (s.target - half.T @ solved) / self.noise
+
+    def _across(self, rows: Int[Array, " b"]) -> Float[Array, "q b"]:
+        """Some columns of M."""
+        less = self._tall[:, : self._rank] @ self._wide[: self._rank, rows]
+        return self.sums.gram[:, rows] / self.noise - less
 
     def _move(self, k: int, belief: Float[Array, " k"]) -> None:
         """Draw the variance of one group."""
         rows = self._members[k]
-        d, axes = eigh(self._M[np.ix_(rows, rows)])
-        rho = axes.T @ self._r[rows]
+        across = self._across(rows)
+        if len(rows) == 1:
+            d, rho = across[rows[0]], self._r[rows]
+        else:
+            d, axes = np.linalg.eigh(across[rows])
+            rho = axes.T @ self._r[rows]
         gains = _gains(self._grid[:, None] - self.variances[k], d, rho).sum(axis=1)
-        self._change(k, float(self._grid[_tossed(belief + gains, self.rng)]))
+        self._change(k, float(self._grid[_tossed(belief + gains, self.rng)]), across)
 
-    def _change(self, k: int, variance: float) -> None:
+    def _change(self, k: int, variance: float, across: Float[Array, "q b"]) -> None:
         rows, step = self._members[k], variance - self.variances[k]
         if step == 0.0:
             return
         self.variances[k] = variance
-        across = self._M[:, rows]
         inner = np.eye(len(rows)) + step * across[rows]
         turned = step * np.linalg.solve(inner, across.T)
+        new = slice(self._rank, self._rank + len(rows))
+        self._tall[:, new], self._wide[new], self._rank = across, turned, new.stop
+        self._diagonal -= np.einsum("qb,bq->q", across, turned)
         self._r = self._r - turned.T @ self._r[rows]
-        self._M -= across @ turned
 
     def _wake(self, asleep: Int[Array, " a"], belief: Float[Array, "a k"]) -> int:
         """Draw the variances of groups of one function that is not there, in order.
@@ -233,14 +254,17 @@ class Chain:
             How many were tossed for: up to the first that wakes, or all.
         """
         at = self._first[asleep]
-        told = belief.T + _gains(self._grid[:, None], self._M[at, at], self._r[at])
-        chance = expit(logsumexp(told[1:], axis=0) - told[0])
+        told = belief.T + _gains(self._grid[:, None], self._diagonal[at], self._r[at])
+        told -= told.max(axis=0)
+        there = np.exp(told[1:]).sum(axis=0)
+        chance = there / (there + np.exp(told[0]))
         (awake,) = np.nonzero(self.rng.random(len(asleep)) < chance)
         if not len(awake):
             return len(asleep)
         i = int(awake[0])
         k = 1 + _tossed(told[1:, i], self.rng)
-        self._change(int(asleep[i]), float(self._grid[k]))
+        across = self._across(at[i : i + 1])
+        self._change(int(asleep[i]), float(self._grid[k]), across)
         return i + 1
 
 
@@ -267,7 +291,8 @@ def drawn(
             own.step()
         owner = own.groups.owner
         for i in np.flatnonzero(members == k).tolist():
-            own.step()
+            for _ in range(APART):
+                own.step()
             found[i] = np.where(owner < 0, 1.0, own.variances[owner]), own.noise
     variances, noises = zip(*(found[i] for i in range(n_draws)), strict=True)
     return Drawn(np.array(variances), np.array(noises))

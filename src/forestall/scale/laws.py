@@ -18,6 +18,7 @@ from scipy.special import gammaincinv, ndtr
 from forestall.arrays import Array
 from forestall.draft import BLOCK
 from forestall.equation import Equation
+from forestall.influence import Influence
 from forestall.law import (
     GRID,
     Distortion,
@@ -87,12 +88,14 @@ class Blank:
         spread: How the spread changes with the inputs; ``None`` where it does not.
         unit: The common spread, by which bins are scaled.
         thresholds: Residuals, divided by their spread, at equally spaced levels.
+        influence: How far residuals, divided by their spread, moved the mean.
     """
 
     features: Features | None
     spread: Loudness | None
     unit: float
     thresholds: Float[Array, " k"]
+    influence: Influence
 
     @classmethod
     def of(
@@ -102,13 +105,17 @@ class Blank:
         spread: Loudness | None = None,
         *,
         local: bool = True,
+        influence: Influence | None = None,
     ) -> Blank:
         """Learn from a sample what has to be known before all are counted."""
         features = Features.of(z) if local else None
         if spread is not None:
             residuals = residuals / spread(z, 0)
         unit = float(residuals.std()) or 1e-12
-        return cls(features, spread, unit, np.quantile(residuals, shared_levels()))
+        if influence is None:
+            influence = Influence.clipped(residuals)
+        thresholds = np.quantile(residuals, shared_levels())
+        return cls(features, spread, unit, thresholds, influence)
 
     def count(self, z: Float[Array, "n d"], residuals: Float[Array, " n"]) -> Tally:
         """Count some records."""
@@ -148,7 +155,7 @@ class Blank:
         size = int(np.clip((high - low) / width, GRID, FINEST))
         grid = np.linspace(low, high, size)
         below = ndtr((grid[:, None] - at) / width) @ weights
-        return Law(*recentred(grid, below), self.spread, distortion)
+        return Law(*recentred(grid, below, self.influence), self.spread, distortion)
 
 
 @dataclass(frozen=True, eq=False)
