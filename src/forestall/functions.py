@@ -25,6 +25,8 @@ EVERYWHERE = (-np.inf, np.inf)
 # How many steps are made to log odds, under a first guess of their functions and again
 # under those that were chosen.
 LOOKS = 5
+# Fewer of the rarer value than this show how rare it is, and nothing else.
+FEWEST = 3
 # How many steps of Newton's a mean takes where its residuals are far from normal: the
 # first is from a look that heavy tails made unsure.
 STEPS = 2
@@ -212,6 +214,10 @@ class Functions:
         z, v = self.state[:, inputs], self.state[:, column]
         variables = self.variables(inputs)
         toss = Toss.of(coin, v)
+        if min(toss.share, 1.0 - toss.share) * len(v) < FEWEST:
+            draft = self._draft(z, np.zeros(len(v)), _flat(len(inputs), 0.0))
+            draft = draft.of_known_noise(toss.middle, LOGISTIC)
+            return Equation(inputs, column, EVERYWHERE, draft, spread=toss)
         y, noise = toss.records(z, v)
         guess = guessed(z, y, variables, noise)
         toss = self._looked(toss, inputs, v, guess)

@@ -7,6 +7,7 @@ For a Gaussian outcome whose mean is affine in the action, and any convex region
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -21,6 +22,10 @@ N_STEPS = 60
 N_HALVINGS = 30
 # Steps shorter than this, in standard deviations, are no steps.
 SHORT = 1e-9
+# Heights that differ by less are equal.
+EQUAL = 1e-9
+# With more actions than this, corners are too many to look at.
+MOST_CORNERS = 6
 # So near to a bound, as a share of the box, an action is taken to be at it.
 NEAR = 0.01
 
@@ -55,8 +60,28 @@ class Hill:
         tops = self.top(rows, np.concatenate([self.usual, middle]))
         height = self.height(rows, tops)
         # There is one top; only rounding tells the two climbs apart.
-        better = height[q:] > height[:q] + 1e-9
-        return np.where(better[:, None], tops[q:], tops[:q])
+        better = height[q:] > height[:q] + EQUAL
+        best = np.where(better[:, None], tops[q:], tops[:q])
+        return self._from_corners(best, np.maximum(height[q:], height[:q]))
+
+    def _from_corners(
+        self, best: Float[Array, "q d_a"], height: Float[Array, " q"]
+    ) -> Float[Array, "q d_a"]:
+        """Climb again where a corner of the box is higher than the top that was found.
+
+        Far from the region rounding takes its slope, and a climb can stop early.
+        """
+        d = best.shape[1]
+        if d > MOST_CORNERS:
+            return best
+        corners = np.array(list(product(*zip(self.lower, self.upper, strict=True))))
+        rows = np.repeat(np.arange(len(best)), len(corners))
+        heights = self.height(rows, np.tile(corners, (len(best), 1)))
+        heights = heights.reshape(len(best), len(corners))
+        (low,) = np.nonzero(heights.max(axis=1) > height + EQUAL)
+        best = best.copy()
+        best[low] = self.top(low, corners[heights[low].argmax(axis=1)])
+        return best
 
     def top(
         self, rows: Int[Array, " r"], start: Float[Array, "r d_a"]
