@@ -60,8 +60,6 @@ class Usual:
         v: Float[Array, " n"],
         residuals: Float[Array, " n"],
         spread: Loudness | None = None,
-        *,
-        scored: bool = True,
     ) -> Usual:
         """Take the spread of residuals for usual, and most of the inputs.
 
@@ -71,7 +69,6 @@ class Usual:
             v: Their output.
             residuals: How far they stray from the mean.
             spread: How that changes with the inputs.
-            scored: Whether residuals may move the mean by their score.
         """
         far = tamed(residuals, ABSURD)
         if spread is not None:
@@ -79,9 +76,7 @@ class Usual:
         distance = np.sum(z**2, axis=1)
         edge = float(np.quantile(distance, MOST))
         outskirts = edge if _strays_more(residuals, distance > edge) else np.inf
-        plain = Influence.clipped(residuals)
-        influence = Influence.of(residuals, v) if scored else plain
-        return cls(mechanism, influence, far, outskirts, spread)
+        return cls(mechanism, Influence.of(residuals, v), far, outskirts, spread)
 
     def tells(
         self, z: Float[Array, "n d"], v: Float[Array, " n"], ends: tuple[float, float]

@@ -42,7 +42,6 @@ class Parts:
         recentred: Learn a mean first and the law around it, not the law alone.
         local_laws: Let the law change with the inputs.
         relevance: Give every variable a width of its own.
-        scored: Let residuals move a mean by their score, not as they are.
         approximation: How the Gaussian part of every mean is spanned.
     """
 
@@ -51,7 +50,6 @@ class Parts:
     recentred: bool
     local_laws: bool
     relevance: bool
-    scored: bool = True
     approximation: Approximation | None = None
 
 
@@ -196,9 +194,7 @@ class Functions:
         """Listen to the records by how they stray from a look at their mean."""
         local = self.parts.local_laws
         spread = Loudness.estimated(z, residuals) if local else None
-        scored = self.parts.scored
-        usual = Usual.of(mean, z, v, residuals, spread, scored=scored)
-        return Heard.of(usual, z, v)
+        return Heard.of(Usual.of(mean, z, v, residuals, spread), z, v)
 
     def _closer(
         self,

@@ -43,7 +43,7 @@ GAP = 0.15
 class StagedRehearsal(Method):
     """The sequential formula along the order, or the parents when there is a graph.
 
-    Nothing has to be tuned. Five switches take a part away, to see what it is worth.
+    Nothing has to be tuned. Four switches take a part away, to see what it is worth.
 
     Args:
         search: How the best action is looked for.
@@ -53,7 +53,6 @@ class StagedRehearsal(Method):
         local_laws: Let the law change with the inputs.
         epistemic: Carry what the records leave unknown.
         relevance: Give every variable a width of its own.
-        scored: Let residuals move a mean by their score, not as they are.
         approximation: How the Gaussian part of every mean is spanned, and with how
             many landmarks the support is told; ``None`` takes as many records as
             explain the mean beside the noise, at most 200, and for the support all
@@ -68,7 +67,6 @@ class StagedRehearsal(Method):
     local_laws: bool = True
     epistemic: bool = True
     relevance: bool = True
-    scored: bool = True
     approximation: Approximation | None = None
     seed: int = 0
 
@@ -85,7 +83,6 @@ class StagedRehearsal(Method):
             recentred=self.recentred,
             local_laws=self.local_laws,
             relevance=self.relevance,
-            scored=self.scored,
             approximation=self.approximation,
         )
 
