@@ -115,7 +115,7 @@ def test_a_slope_is_found_with_less_error(law, monkeypatch):
             method = StagedRehearsal(n_draws=8, n_paths=16)
             with monkeypatch.context() as patch:
                 if not scored:
-                    patch.setattr(Influence, "of", lambda r, v: Influence.clipped(r))
+                    patch.setattr(Influence, "of", lambda r, _: Influence.clipped(r))
                 outcome = method.fit(problem, history).system.outcomes[0]
             z = np.stack([np.zeros(2), [-1.0, 1.0]], axis=1)
             low, high = outcome.mechanism(z, np.array([0]))[:, 0]
