@@ -107,6 +107,7 @@ class Draft:
         waves: Prior draws of their weights.
         strays: Standard normal draws, for the noise that was not seen.
         loud: How much quieter or louder than usual a record may count as, in variance.
+        heard: How much of the variance of residuals moves the mean.
     """
 
     choice: Choice
@@ -122,6 +123,7 @@ class Draft:
     waves: Float[Array, "f s"]
     strays: Float[Array, "q s"]
     loud: tuple[float, float] = LOUD
+    heard: float = 1.0
 
     @classmethod
     def of(
@@ -398,6 +400,7 @@ class Draft:
         # In-sample residuals shrink and left-out ones carry the mean's own error, which
         # the draws carry already; these have the variance of the noise.
         strayed = v - self.mean - self.scale * (Phi @ theta)
+        leverage = self.heard * leverage
         return strayed / np.sqrt(1.0 - leverage), leverage
 
     def _noise(self, n: int, loudness: Float[Array, " n"] | None) -> Float[Array, " n"]:

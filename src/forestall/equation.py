@@ -25,6 +25,8 @@ MOST = 0.8
 # How rare one of two values is taken to be at least, unless it is rarer among all
 # records: from too near to never a step of Newton's leads too far.
 RARELY = 0.002
+# How often a step of Newton's is halved before none is made.
+HALVINGS = 6
 # The deviation of a logistic law: log odds in this unit are as large as what is
 # standardised, and what is believed beforehand means the same.
 LOGISTIC = math.pi / math.sqrt(3.0)
@@ -32,7 +34,7 @@ LOGISTIC = math.pi / math.sqrt(3.0)
 
 @dataclass(frozen=True, eq=False)
 class Usual:
-    """A first look at a mean, which tells what strays from it.
+    """A look at a mean, which tells what strays from it.
 
     Heavy tails would make the mean unsure. Pulled in they do not, and nothing is lost:
     the law of the residuals has them as they are. Where more stray on the outskirts
@@ -41,13 +43,16 @@ class Usual:
     Args:
         mechanism: The mean by the first look.
         influence: How far residuals, in units of their spread, move the mean.
+        plain: How far they do where they are not heard by their score.
         far: Residuals beyond them are those of absurd values.
-        outskirts: The squared distance from the middle beyond which nothing is.
+        outskirts: The squared distance from the middle beyond which none is pulled in,
+            or, where residuals are heard by their score, none is heard by it.
         spread: How the spread changes with the inputs; ``None`` where it does not.
     """
 
     mechanism: Mechanism
     influence: Influence
+    plain: Influence
     far: tuple[float, float]
     outskirts: float
     spread: Loudness | None = None
@@ -76,7 +81,8 @@ class Usual:
         distance = np.sum(z**2, axis=1)
         edge = float(np.quantile(distance, MOST))
         outskirts = edge if _strays_more(residuals, distance > edge) else np.inf
-        return cls(mechanism, Influence.of(residuals, v), far, outskirts, spread)
+        influence, plain = Influence.of(residuals, v), Influence.clipped(residuals)
+        return cls(mechanism, influence, plain, far, outskirts, spread)
 
     def tells(
         self, z: Float[Array, "n d"], v: Float[Array, " n"], ends: tuple[float, float]
@@ -113,8 +119,10 @@ class Usual:
         """Pull in what strays."""
         mean = self._mean(z)
         unit = 1.0 if self.spread is None else self.spread(z, 0)
-        calm = mean + unit * self.influence((v - mean) / unit)
-        return np.where(np.sum(z**2, axis=1) <= self.outskirts, calm, v)
+        off = (v - mean) / unit
+        out = v if self.influence.is_plain else mean + unit * self.plain(off)
+        inside = np.sum(z**2, axis=1) <= self.outskirts
+        return np.where(inside, mean + unit * self.influence(off), out)
 
     def off(self, z: Float[Array, "n d"], v: Float[Array, " n"]) -> Float[Array, " n"]:
         """Tell how far values are from the mean."""
@@ -151,15 +159,39 @@ class Toss:
         """The log odds of the share."""
         return float(logit(self.share))
 
-    def closer(self, mechanism: Mechanism) -> Toss:
-        """Look again, from these log odds."""
-        return replace(self, mechanism=mechanism)
+    def closer(
+        self, mechanism: Mechanism, z: Float[Array, "n d"], v: Float[Array, " n"]
+    ) -> Toss:
+        """Look again, from these log odds, or as near to them as is not worse.
+
+        A whole step of Newton's can lead from never to always, and back.
+        """
+        old, height = self.mechanism, self.likelihood(z, v)
+        for share in 0.5 ** np.arange(HALVINGS):
+            part = (
+                mechanism.scaled(share)
+                if old is None
+                else old.blended(mechanism, share)
+            )
+            near = replace(self, mechanism=part)
+            if near.likelihood(z, v) >= height:
+                return near
+        return self
+
+    def likelihood(self, z: Float[Array, "n d"], v: Float[Array, " n"]) -> float:
+        """How likely the records are, in logarithms."""
+        odds = np.full(len(z), self.middle)
+        if self.mechanism is not None:
+            odds = self.mechanism(z, np.array([0]))[:, 0]
+        return float(-np.logaddexp(0.0, np.where(self._high(v), -odds, odds)).sum())
+
+    def _high(self, v: Float[Array, " n"]) -> Bool[Array, " n"]:
+        return v > 0.5 * (self.coin.low + self.coin.high)
 
     def odds(self, z: Float[Array, "n d"], v: Float[Array, " n"]) -> Float[Array, " n"]:
         """Turn values into log odds, plus noise."""
         heads = self._heads(z)
-        tossed = v > 0.5 * (self.coin.low + self.coin.high)
-        return logit(heads) + (tossed - heads) / (heads * (1.0 - heads))
+        return logit(heads) + (self._high(v) - heads) / (heads * (1.0 - heads))
 
     def records(
         self, z: Float[Array, "n d"], v: Float[Array, " n"]
@@ -209,7 +241,7 @@ class Equation:
 
     @property
     def influence(self) -> Influence | None:
-        """How far residuals move the mean; ``None`` where they do as they are."""
+        """How far residuals move the mean; ``None`` where nothing was looked at."""
         return None if self.usual is None else self.usual.influence
 
     def count(self, state: Float[Array, "n w"]) -> Moments:

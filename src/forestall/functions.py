@@ -101,6 +101,14 @@ class Heard:
         unit = usual.spread(z, 0)
         return cls(usual, calm, unit, float(np.mean((usual.off(z, calm) / unit) ** 2)))
 
+    def share(self, z: Float[Array, "n d"], v: Float[Array, " n"]) -> float:
+        """How much of the variance of residuals moves the mean."""
+        if self.usual.influence.is_plain:
+            return 1.0
+        unit = 1.0 if self.unit is None else self.unit
+        moved, strayed = (self.usual.off(z, each) / unit for each in (self.calm, v))
+        return float(min(1.0, moved.var() / strayed.var()))
+
     @property
     def loudness(self) -> Float[Array, " n"] | None:
         """How loud each record is, beside the others, in variance."""
@@ -180,7 +188,7 @@ class Functions:
             for _ in range(STEPS):
                 heard = self._closer(heard, guess, z, v)
         starts = self._refined(guess, inputs, heard.calm, heard.loudness)
-        draft = self._laid(starts, z, heard.calm)
+        draft = replace(self._laid(starts, z, heard.calm), heard=heard.share(z, v))
         usual, spread = heard.usual, heard.usual.spread
         return Equation(inputs, column, ends, draft, usual, spread, heard.quiet, starts)
 
@@ -192,6 +200,22 @@ class Functions:
         residuals: Float[Array, " n"],
     ) -> Heard:
         """Listen to the records by how they stray from a look at their mean."""
+        heard = self._heard_about(mean, z, v, residuals)
+        if heard.usual.influence.is_plain:
+            return heard
+        # About a mean that lies between two modes, records on one side of it would
+        # seem loud where the look is wrong, and it would stay wrong.
+        middle = float(np.median(residuals))
+        mean = replace(mean, mean=mean.mean + middle)
+        return self._heard_about(mean, z, v, residuals - middle)
+
+    def _heard_about(
+        self,
+        mean: Mechanism,
+        z: Float[Array, "n d"],
+        v: Float[Array, " n"],
+        residuals: Float[Array, " n"],
+    ) -> Heard:
         local = self.parts.local_laws
         spread = Loudness.estimated(z, residuals) if local else None
         return Heard.of(Usual.of(mean, z, v, residuals, spread), z, v)
@@ -205,6 +229,7 @@ class Functions:
     ) -> Heard:
         """Look at the mean again, by records as they are heard, and listen again."""
         draft = self._draft(z, heard.calm, guess, n_draws=0)
+        draft = replace(draft, heard=heard.share(z, v))
         moments = draft.count(z, heard.calm, heard.noise)
         seen = draft.settled(moments, z, v, heard.noise)
         return self._heard(seen, z, v, seen.residuals)
@@ -214,7 +239,8 @@ class Functions:
         z, v = self.state[:, inputs], self.state[:, column]
         variables = self.variables(inputs)
         toss = Toss.of(coin, v)
-        if min(toss.share, 1.0 - toss.share) * len(v) < FEWEST:
+        high = int(np.sum(v == coin.high))
+        if min(high, len(v) - high) < FEWEST:
             draft = self._draft(z, np.zeros(len(v)), _flat(len(inputs), 0.0))
             draft = draft.of_known_noise(toss.middle, LOGISTIC)
             return Equation(inputs, column, EVERYWHERE, draft, spread=toss)
@@ -236,14 +262,13 @@ class Functions:
         choice: Choice,
     ) -> Toss:
         """Go to the likeliest log odds, step by step."""
-        z = self.state[:, inputs]
+        z, toss = self.state[:, inputs], replace(toss, mechanism=None)
         for _ in range(LOOKS):
             odds, noise = toss.odds(z, v), toss(z, 0) ** 2
             draft = self._draft(z, odds, choice, n_draws=0)
             draft = draft.of_known_noise(toss.middle, LOGISTIC)
-            toss = toss.closer(
-                draft.settled(draft.count(z, odds, noise), z, odds, noise)
-            )
+            moments = draft.count(z, odds, noise)
+            toss = toss.closer(draft.settled(moments, z, odds, noise), z, v)
         return toss
 
     def _laid(

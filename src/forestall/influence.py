@@ -25,7 +25,7 @@ from forestall.arrays import Array
 STRAY = 2.0
 # Fewer records than this do not show what their density is like, nor do those of which
 # a larger share has the same value: they are counted, rounded, or cut off.
-FEW, RECURRING = 100, 0.05
+FEW, RECURRING = 200, 0.05
 # The score has to make noise quieter by so much: else residuals are as good as normal.
 WORTH = 0.85
 # The smoothing of the density, as a multiple of Silverman's width, and the number of
@@ -66,17 +66,20 @@ class Influence:
             v: The values.
         """
         plain = cls.clipped(residuals)
-        if len(v) < FEW or _recurs(v) or not len(plain.knots):
+        values, which, counts = np.unique(v, return_inverse=True, return_counts=True)
+        recurs = counts.max(initial=0) > RECURRING * len(v)
+        if len(values) < FEW or recurs or not len(plain.knots):
             return plain
-        parts = np.arange(len(residuals)) * 7 % PARTS
+        # Values that recur are in one part: they must not judge themselves.
+        parts = np.random.default_rng(0).permutation(len(values))[which] % PARTS
         judged = []
         for part in range(PARTS):
             others, own = residuals[parts != part], residuals[parts == part]
             judged.append(cls._scored(others)._heard(own))
-        scored = _noise(np.concatenate(judged, axis=1))
-        if scored > WORTH * _noise(plain._heard(residuals)):
-            return plain
-        return cls._scored(residuals)
+        noise = _noise(np.concatenate(judged, axis=1))
+        scored = cls._scored(residuals)
+        worth = noise <= WORTH * _noise(plain._heard(residuals))
+        return scored if worth and np.isfinite(scored.values).all() else plain
 
     @classmethod
     def _scored(cls, residuals: Float[Array, " n"]) -> Influence:
@@ -93,7 +96,8 @@ class Influence:
         first, last = np.quantile(u, [TAIL, 1.0 - TAIL])
         grid = np.linspace(first, last, GRID)
         off = (grid[:, None] - u) / width
-        bumps = np.exp(-0.5 * off**2)
+        # In a gap all of them would be nothing: the nearest are always heard.
+        bumps = np.exp(0.5 * (np.min(off**2, axis=1, keepdims=True) - off**2))
         log_slope = -(off * bumps).sum(axis=1) / bumps.sum(axis=1) / width
         t = np.sinh(grid)
         # By the chain rule for log f(r) = log g(u(r)) + log u'(r).
@@ -101,7 +105,7 @@ class Influence:
         score = -(log_slope * rate - t * rate**2)
         told = cls(middle + unit * t, score / unit)
         slope = float(told._heard(residuals)[1].mean())
-        return cls(told.knots, told.values / slope)
+        return cls(told.knots, told.values / slope if slope > 0.0 else told.values)
 
     def __call__(self, t: Float[Array, " n"]) -> Float[Array, " n"]:
         """Tell how far residuals move the mean."""
@@ -118,10 +122,6 @@ class Influence:
         k = np.clip(np.searchsorted(self.knots, t) - 1, 0, len(self.knots) - 2)
         slopes = np.diff(self.values) / np.diff(self.knots)
         return np.stack([self(t), np.where(inside, slopes[k], 0.0)])
-
-
-def _recurs(v: Float[Array, " n"]) -> bool:
-    return bool(np.unique(v, return_counts=True)[1].max() > RECURRING * len(v))
 
 
 def _noise(heard: Float[Array, "2 n"]) -> float:

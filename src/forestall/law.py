@@ -276,8 +276,8 @@ def recentred(
 ) -> tuple[Float[Array, " h"], Float[Array, "h s"]]:
     """Move every drawn law to the middle of the first.
 
-    How well the records show where the middle is, the draws of the mean say already:
-    where what they are moved by cancels out.
+    How well the records show where the middle is, the draws of the mean say already: it
+    is where what moves the mean cancels out, to which one step of Newton's leads.
     """
     step = grid[1] - grid[0]
     # What residuals move the mean by, on average, by parts.

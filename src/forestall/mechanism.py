@@ -16,6 +16,8 @@ from forestall.kernels import FARTHEST, gram, quick_gram
 from forestall.select import Choice
 from forestall.spanning import trends, trends_gradient, trends_sum
 
+WEIGHTS = ("trend", "bumps", "waves")
+
 
 @dataclass(frozen=True, eq=False)
 class Mechanism:
@@ -61,6 +63,19 @@ class Mechanism:
             residuals=none,
             leverage=none,
         )
+
+    def scaled(self, share: float) -> Mechanism:
+        """Let the mean move by a share of what it does."""
+        weights = {name: share * getattr(self, name) for name in WEIGHTS}
+        return replace(self, **weights)
+
+    def blended(self, other: Mechanism, share: float) -> Mechanism:
+        """Go some of the way to the mean of another, which has the same functions."""
+        weights = {
+            name: (1.0 - share) * getattr(self, name) + share * getattr(other, name)
+            for name in WEIGHTS
+        }
+        return replace(other, **weights)
 
     def exactly(self, z: Float[Array, "n d"]) -> Float[Array, " n"]:
         """Evaluate the mean to all digits, which sums over many records need."""

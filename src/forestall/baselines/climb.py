@@ -25,7 +25,7 @@ SHORT = 1e-9
 # Heights that differ by less are equal.
 EQUAL = 1e-9
 # With more actions than this, corners are too many to look at.
-MOST_CORNERS = 6
+MOST_ACTIONS = 6
 # So near to a bound, as a share of the box, an action is taken to be at it.
 NEAR = 0.01
 
@@ -53,7 +53,7 @@ class Hill:
     usual: Float[Array, "q d_a"]
 
     def best(self) -> Float[Array, "q d_a"]:
-        """Climb from the usual action and from the middle of the box."""
+        """Climb from the usual action and the middle of the box, then from corners."""
         q = len(self.base)
         middle = np.broadcast_to(0.5 * (self.lower + self.upper), self.usual.shape)
         rows = np.tile(np.arange(q), 2)
@@ -71,16 +71,16 @@ class Hill:
 
         Far from the region rounding takes its slope, and a climb can stop early.
         """
-        d = best.shape[1]
-        if d > MOST_CORNERS:
+        if best.shape[1] > MOST_ACTIONS:
             return best
-        corners = np.array(list(product(*zip(self.lower, self.upper, strict=True))))
-        rows = np.repeat(np.arange(len(best)), len(corners))
-        heights = self.height(rows, np.tile(corners, (len(best), 1)))
-        heights = heights.reshape(len(best), len(corners))
-        (low,) = np.nonzero(heights.max(axis=1) > height + EQUAL)
+        rows, start, top = np.arange(len(best)), best.copy(), height.copy()
+        for corner in product(*zip(self.lower, self.upper, strict=True)):
+            there = self.height(rows, np.tile(corner, (len(best), 1)))
+            higher = there > np.maximum(top, height + EQUAL)
+            start[higher], top[higher] = corner, there[higher]
+        (low,) = np.nonzero(top > height)
         best = best.copy()
-        best[low] = self.top(low, corners[heights[low].argmax(axis=1)])
+        best[low] = self.top(low, start[low])
         return best
 
     def top(
