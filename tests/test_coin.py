@@ -306,3 +306,26 @@ def test_what_never_varied_is_not_in_doubt():
     told = asked(QUICK.fit(RETURNED, history))
     np.testing.assert_allclose(told.probability, 1.0, atol=1e-6)
     assert (told.lower > 0.99).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("k", [5, 10, 20])
+def test_steps_to_log_odds_end_where_as_many_are_told_as_there_were(k, seed):
+    rng = np.random.default_rng(seed)
+    debt, rate = rng.normal(size=(2, 300))
+    repaid = np.zeros(300)
+    repaid[rng.choice(np.flatnonzero(debt > 1.0), k, replace=False)] = 1.0
+    policy = QUICK.fit(RETURNED, {"debt": debt, "rate": rate, "repaid": repaid})
+    told = policy.evaluate({"debt": debt}, {"rate": rate}).probability
+    assert 0.5 * k / 300 < told.mean() < 2.0 * k / 300
+    assert told[debt < 0.0].mean() < 0.02
+
+
+def test_three_of_many_are_not_fewer_than_three():
+    rng = np.random.default_rng(0)
+    z, v = rng.normal(size=(2000, 1)), np.zeros(2000)
+    v[np.argsort(z[:, 0])[-3:]] = 1.0
+    history = {"debt": z[:, 0], "rate": rng.normal(size=2000), "repaid": v}
+    policy = QUICK.fit(RETURNED, history)
+    told = policy.evaluate({"debt": [0.0, 3.0]}, {"rate": [0.0, 0.0]}).probability
+    assert told[1] > told[0]

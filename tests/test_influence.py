@@ -122,3 +122,37 @@ def test_a_slope_is_found_with_less_error(law, monkeypatch):
             unit = np.std(history["y"]) / np.std(a)
             errors[scored].append(abs(unit * (high - low) / 2.0 + 0.5))
     assert np.mean(errors[True]) < 0.8 * np.mean(errors[False])
+
+
+def test_noise_with_unequal_modes_is_neither_misled_nor_overconfident():
+    problem = Problem(
+        context=["x"], actions={"a": (-1.0, 1.0)}, outcomes=["y"], desired=["y >= 0"]
+    )
+    off = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        x, a = rng.normal(size=(2, 300))
+        noise = 5.0 * (rng.random(300) < 0.2) + 0.1 * rng.normal(size=300)
+        y = x - 0.5 * a + noise
+        method = StagedRehearsal(n_draws=24, n_paths=16)
+        outcome = method.fit(problem, {"x": x, "a": a, "y": y}).system.outcomes[0]
+        ends = outcome.mechanism(np.array([[0.0, -1.0], [0.0, 1.0]]), np.arange(25))
+        slopes = np.std(y) / np.std(a) * (ends[1] - ends[0]) / 2.0
+        off.append([abs(slopes[0] + 0.5), slopes[1:].std()])
+    error, deviation = np.transpose(off)
+    assert error.max() < 0.05
+    assert np.sqrt(np.mean((error / deviation) ** 2)) < 2.0
+
+
+def test_repeated_records_do_not_judge_themselves():
+    rng = np.random.default_rng(0)
+    for distinct, times in ((200, 25), (100, 50), (30, 166)):
+        r = np.repeat(rng.normal(size=distinct), times)
+        assert Influence.of(r, r).is_plain
+
+
+def test_a_gap_between_two_narrow_modes_leaves_nothing_undefined():
+    rng = np.random.default_rng(0)
+    r = np.where(rng.random(5000) < 0.2, 5.0, 0.0) + 1e-12 * rng.normal(size=5000)
+    influence = Influence.of(r, np.arange(5000.0))
+    assert np.isfinite(influence(np.linspace(-1.0, 6.0, 1000))).all()
