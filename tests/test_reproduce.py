@@ -727,22 +727,13 @@ def committed() -> dict[tuple[str, str], list[Row]]:
     return rows
 
 
-# Not reached: Grad-Rh is ahead there by more than that and one standard error.
-BEHIND = pytest.mark.xfail(reason="nhanes: .044 ± .022 behind Grad-Rh", strict=True)
-
-
-@pytest.mark.parametrize(
-    "task",
-    [pytest.param(t, marks=BEHIND) if t == "nhanes" else t for t in plans.TASKS],
-)
+@pytest.mark.parametrize("task", plans.TASKS)
 def test_our_default_is_near_the_best_method_of_every_task(task, committed):
     ours = committed[task, "staged"]
     others = [rows for (where, _), rows in committed.items() if where == task]
     assert len(others) == len(main_table.NAMES)
     told = max((ahead.lag(ours, rows) for rows in others), key=lambda each: each.gap)
-    # Ten histories of nhanes do not tell the best methods apart to .02.
-    allowed = ahead.NEAR + (told.error if task == "nhanes" else 0.0)
-    assert told.gap <= allowed, str(told)
+    assert told.gap <= ahead.NEAR, str(told)
 
 
 @pytest.mark.parametrize("task", plans.TASKS)
