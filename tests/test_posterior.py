@@ -12,7 +12,7 @@ from forestall.draft import ROUGH, Draft
 from forestall.likeliest import guessed, refined
 from forestall.lowrank import Nystrom, RandomFourier
 from forestall.observations import Observations
-from forestall.posterior import GRID, HIGHEST, Chain, Drawn, Groups, Kind
+from forestall.posterior import GRID, HIGHEST, Chain, Drawn, Groups, Kind, drawn
 from forestall.scale.supply import Held
 from forestall.select import Alternatives, Choice
 from forestall.woodbury import Woodbury
@@ -67,15 +67,16 @@ def faint(rng):
     """A slope and three hills that so few records leave in doubt."""
     Phi = np.column_stack([np.ones(40), rng.normal(size=(40, 4))])
     y = 0.25 * Phi[:, 1] + 0.2 * Phi[:, 3] + rng.normal(size=40)
-    return Phi, y, Groups(np.array([-1, 0, 1, 1, 1]), np.array([0, 2]))
+    return Phi, y, Groups.owned(np.array([0, 1, 1, 1]), np.array([0, 2]))
 
 
 def test_variances_are_drawn_as_often_as_they_are_likely(faint):
     Phi, y, groups = faint
     grid, slab = grid_of(1.0, 40)
-    # A slope is there as likely as not, hills one time in four.
+    # A slope is there as likely as not; hills one time in four where there is more
+    # than slopes, which is as likely as not.
     believed = [np.r_[np.log(0.5), np.log(0.5) + slab]]
-    believed.append(np.r_[np.log(0.75), np.log(0.25) + slab])
+    believed.append(np.r_[np.log(0.875), np.log(0.125) + slab])
     told = np.empty((len(grid), len(grid)))
     for i, j in product(range(len(grid)), repeat=2):
         variances = np.r_[1.0, grid[i], np.full(3, grid[j])]
@@ -95,10 +96,40 @@ def test_variances_are_drawn_as_often_as_they_are_likely(faint):
     assert seen[0, 0] == pytest.approx(shares[0, 0], abs=0.04)
 
 
+def test_variances_of_overlapping_groups_add_up(rng):
+    Phi = np.column_stack([np.ones(40), rng.normal(size=(40, 2))])
+    y = 0.5 * Phi[:, 1] + rng.normal(size=40)
+    alone, both = int(Kind.ONE_OF_MANY), int(Kind.ALL_OF_MANY)
+    members = np.array([1]), np.array([2]), np.array([1, 2])
+    groups = Groups(members, np.array([alone, alone, both]), 3)
+    grid, slab = grid_of(1.0, 40)
+    told = np.empty((len(grid),) * 3)
+    # Of two each is there with a chance that has the density 2 (1 - p).
+    believed = np.log([[1 / 2, 1 / 6], [1 / 6, 1 / 6]])
+    for at in product(range(len(grid)), repeat=3):
+        i, j, k = at
+        variances = np.r_[1.0, grid[i] + grid[k], grid[j] + grid[k]]
+        belief = believed[int(i > 0), int(j > 0)] + np.log([0.75, 0.25][int(k > 0)])
+        # There is nothing of it as likely as not, to begin with.
+        belief = np.log(0.5 * np.exp(belief) + 0.5 * (not any(at)))
+        belief += sum(slab[v - 1] for v in at if v)
+        told[at] = likely(Phi, y, variances, 1.0) + belief
+    shares = np.exp(told - logsumexp(told))
+    sums = Woodbury.of(Phi, y, np.ones(40))
+    chain = Chain(sums, groups, np.zeros(3), 1.0, rng, known=True)
+    seen = np.zeros((2, 2, 2))
+    for _ in range(12_000):
+        chain.step()
+        seen[tuple((chain.variances > 0.0).astype(int))] += 1.0 / 12_000
+    for at in product((0, 1), repeat=3):
+        parts = tuple(slice(1, None) if v else slice(0, 1) for v in at)
+        assert seen[at] == pytest.approx(shares[parts].sum(), abs=0.03)
+
+
 def test_the_noise_is_drawn_as_often_as_it_is_likely(rng):
     Phi = np.column_stack([np.ones(30), rng.normal(size=30)])
     y = 0.4 * Phi[:, 1] + 0.7 * rng.normal(size=30)
-    groups = Groups(np.array([-1, 0]), np.array([0]))
+    groups = Groups.owned(np.array([0]), np.array([0]))
     grid, slab = grid_of(0.5, 30)
     believed = np.r_[np.log(0.5), np.log(0.5) + slab]
     logs = np.linspace(np.log(0.1), np.log(3.0), 80)
@@ -128,7 +159,7 @@ def test_of_many_products_those_are_found_that_are_there(rng):
     Phi = np.column_stack([np.ones(n), rng.normal(size=(n, p))])
     y = 0.5 * Phi[:, 3] - 0.4 * Phi[:, 40] + rng.normal(size=n)
     kinds = np.full(p, int(Kind.ONE_OF_MANY))
-    groups = Groups(np.r_[-1, np.arange(p)], kinds)
+    groups = Groups.owned(np.arange(p), kinds)
     chain = Chain(Woodbury.of(Phi, y, np.ones(n)), groups, np.zeros(p), 2.0, rng)
     there = []
     for _ in range(60):
@@ -137,6 +168,40 @@ def test_of_many_products_those_are_found_that_are_there(rng):
     often = np.mean(there[12:], axis=0)
     assert often[[2, 39]].min() > 0.99
     assert np.delete(often, [2, 39]).mean() < 0.05
+
+
+def test_a_chain_that_sets_out_straight_finds_what_is_there():
+    n, p = 600, 120
+    kinds = np.repeat([int(Kind.ONE_OF_MANY), int(Kind.HILLS)], p // 2)
+    groups, found = Groups.owned(np.arange(p), kinds), []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        Phi = np.column_stack([np.ones(n), rng.normal(size=(n, p))])
+        y = 0.25 * Phi[:, 7] + rng.normal(size=n)
+        sums, nothing = Woodbury.of(Phi, y, np.ones(n)), np.zeros(p)
+
+        def chain(_, sums=sums, nothing=nothing, rng=rng):
+            return Chain(sums, groups, nothing, 1.0, rng)
+
+        told = drawn(Alternatives((PLAIN,)), chain, 2, rng)
+        found.append((told.variances[:, 7] > 0.0).mean())
+    # Had it believed in what is straight from the outset, .8.
+    assert np.mean(found) > 0.9
+
+
+@pytest.mark.parametrize("d", [1, 2, 19, 20])
+def test_a_few_products_stand_together_and_set_out_together(d, rng):
+    z = rng.normal(size=(300, d))
+    choice = Choice(np.ones(d), 0.3, 0.0, 0.5, np.ones(d))
+    draft = Draft.of(z, z[:, 0], choice, 4, rng)
+    chain = draft.chain(draft.count(z, z[:, 0]), np.arange(d), choice, rng)
+    own, together = (
+        chain.variances[chain.groups.kinds == kind]
+        for kind in (Kind.ONE_OF_MANY, Kind.ALL_OF_MANY)
+    )
+    # One product is all of them, and more than two hundred would take long.
+    assert together.tolist() == ([0.3] if d in (2, 19) else [])
+    assert set(own) == ({0.0} if d in (2, 19) else {0.3})
 
 
 @pytest.fixture(scope="module")
@@ -271,6 +336,39 @@ def test_what_inputs_do_alone_are_hills_and_an_irrelevant_one_has_none(rng):
     assert max(hills[1:]) < 0.5
     # A slope that no record would notice may be there.
     assert np.abs(mechanism.trend[3, 1:]).max() < 0.1
+
+
+def test_a_straight_mean_is_told_to_be_straight():
+    straight = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        z = rng.normal(size=(1000, 3))
+        v = z @ np.array([1.0, 0.7, -1.0]) + rng.normal(size=1000)
+        mechanism = learned_mean(z, v, 64, rng)
+        more = mechanism.trend[4:, 1:].any(axis=0) | mechanism.bumps[:, 1:].any(axis=0)
+        straight.append(1.0 - more.mean())
+    assert np.mean(straight) > 0.65
+
+
+def test_far_from_the_records_faint_curves_are_not_ruled_out():
+    def curved(z):
+        x, y, a = z.T
+        alone = -0.1 * x**2 + 0.15 * y**2 + 0.2 * a**2
+        return -x + 2.0 * y + 3.0 * a + alone + 0.1 * (x * y + x * a + y * a)
+
+    off = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        x = rng.normal(size=(1000, 2))
+        # The action hardly ever left what the context makes of it.
+        a = (x[:, 0] - x[:, 1] + 0.15 * rng.normal(size=1000)) / 1.4
+        z = np.column_stack([x, a])
+        mechanism = learned_mean(z, curved(z) + 0.3 * rng.normal(size=1000), 64, rng)
+        far = rng.normal(size=(40, 3))
+        told = mechanism(far, np.arange(1, 65))
+        off.append((told.mean(axis=1) - curved(far)) / told.std(axis=1))
+    # With products that only stand alone, 1.5.
+    assert np.sqrt(np.mean(np.square(off))) < 1.3
 
 
 def test_hills_that_nobody_asked_for_go_also_beside_little_noise(rng):

@@ -234,7 +234,7 @@ def test_histories_whose_truth_was_seen_are_set_apart(tmp_path):
     ]
     put(tmp_path, "table1", rows)
     assert ahead.unlooked(tmp_path) == (
-        "`nhanes` without the seeds that were seen, on seeds 3 to 4 alone: forestall "
+        "`nhanes` without the seeds seen first, on seeds 3 to 4 alone: forestall "
         "is ahead, .333 ± .000, of CARE by .167 ± .000."
     )
     put(tmp_path, "table1", [each for each in rows if each.seed < 3])

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from forestall import NestedRehearsal, ridge
+from forestall import NestedRehearsal, StagedRehearsal, posterior, ridge
 from forestall.kernels import Gaussian
+from forestall.mechanism import Mechanism
 from forestall.threads import LARGE, _controller, one_thread, threads_for
 from worlds import WORLDS
 
@@ -158,6 +159,17 @@ def test_decisions_take_one_thread(monkeypatch):
     noted(monkeypatch, ridge, "solve_triangular", seen)
     policy.recommend({name: records[name][:5] for name in problem.context})
     assert seen == {"solve_triangular": {1}}
+
+
+def test_the_default_takes_one_thread_too(monkeypatch):
+    problem, history = WORLDS["lending"]
+    records, seen = history(100), {}
+    noted(monkeypatch, posterior, "cholesky", seen)
+    noted(monkeypatch, Mechanism, "__call__", seen)
+    policy = StagedRehearsal().fit(problem, records)
+    policy.recommend({name: records[name][:2] for name in problem.context})
+    assert seen == {"cholesky": {1}, "__call__": {1}}
+    assert n_threads() == {2}
 
 
 @pytest.mark.parametrize("name", WORLDS)

@@ -209,7 +209,7 @@ def draw(found: list[Line], image: Path) -> None:
     figure = panels(len(names), width=3.3, height=4.0)
     for axes, name in zip(figure.axes, names, strict=True):
         own = [line for line in found if line.panel == name]
-        axes.set(xscale="log", yscale="log", ylim=(5e-3, 60), title=f"against {name}")
+        axes.set(xscale="log", yscale="log", ylim=(2e-3, 60), title=f"against {name}")
         for line in own:
             axes.plot(
                 line.sizes,

@@ -20,6 +20,7 @@ from forestall.mechanism import Mechanism
 from forestall.posterior import Chain, Drawn, Groups, Kind
 from forestall.select import Choice
 from forestall.spanning import Spanning
+from forestall.threads import threads_for
 from forestall.woodbury import Woodbury
 
 # Random waves of the prior's Gaussian part.
@@ -29,6 +30,8 @@ LOUD = (0.1, 10.0)
 # No bend is as smooth as its kernel: draws have rough ones besides, of this variance
 # beside that of the noise, which matters only where many records leave less open.
 ROUGH = 0.001
+# More products than this do not stand together: it would take long, and bends do.
+TOGETHER = 200
 # Records handled at a time.
 BLOCK = 1 << 14
 
@@ -194,13 +197,16 @@ class Draft:
         )
         _, m, f = self.span.sizes
         each = [
+            np.zeros(1),
             start.linear,
             np.full(self._n_products, start.quadratic),
             np.repeat(start.heights[self.choice.hilly], self.choice.shape.tops),
             np.full(m + f, start.smooth),
         ]
-        variances = np.zeros(len(groups.kinds))
-        np.maximum.at(variances, groups.owner[1:], np.concatenate(each))
+        laid_out = np.concatenate(each)
+        variances = np.array([laid_out[rows].max() for rows in groups.members])
+        if Kind.ALL_OF_MANY in groups.kinds:
+            variances[groups.kinds == Kind.ONE_OF_MANY] = 0.0
         return Chain(sums, groups, variances, start.noise, rng, known=known)
 
     @property
@@ -216,7 +222,11 @@ class Draft:
         return np.concatenate([self.span.spread, bends])
 
     def _groups(self, variables: Int[Array, " d"]) -> Groups:
-        """Let what a variable does alone stand together, and so all bends."""
+        """Let what a variable does alone stand together, and so all bends.
+
+        Products stand alone and all together: a few may be large, but where they bend a
+        mean at all, so does what goes along with them, as far as nobody can tell.
+        """
         _, m, f = self.span.sizes
         of_hills = np.repeat(variables[self.choice.hilly], self.choice.shape.tops)
         n_products = self._n_products
@@ -229,7 +239,15 @@ class Draft:
         kinds = np.repeat(list(parts), [len(part) for part in parts.values()])
         named = np.stack([kinds, np.concatenate(list(parts.values()))])
         groups, owner = np.unique(named, axis=1, return_inverse=True)
-        return Groups(np.r_[-1, owner.ravel()], groups[0])
+        alone = Groups.owned(owner.ravel(), groups[0])
+        if not 1 < n_products <= TOGETHER:
+            return alone
+        products = 1 + np.flatnonzero(kinds == Kind.ONE_OF_MANY)
+        return Groups(
+            (*alone.members, products),
+            np.r_[alone.kinds, int(Kind.ALL_OF_MANY)],
+            alone.n,
+        )
 
     def under(self, drawn: Drawn, moments: Moments) -> tuple[Draft, Moments]:
         """Give each draw its own hyperparameters; keep what any of them has.
@@ -293,7 +311,8 @@ class Draft:
         total = Moments(0, np.zeros((q, q)), np.zeros(q), 0.0, np.zeros((q, f)))
         for i in range(0, len(v), BLOCK):
             part = slice(i, i + BLOCK)
-            total += self._block(z[part], v[part], weights[part])
+            with threads_for(len(z[part])):
+                total += self._block(z[part], v[part], weights[part])
         return total
 
     def _block(

@@ -199,26 +199,19 @@ class Functions:
         v: Float[Array, " n"],
         residuals: Float[Array, " n"],
     ) -> Heard:
-        """Listen to the records by how they stray from a look at their mean."""
-        heard = self._heard_about(mean, z, v, residuals)
-        if heard.usual.influence.is_plain:
-            return heard
-        # About a mean that lies between two modes, records on one side of it would
-        # seem loud where the look is wrong, and it would stay wrong.
-        middle = float(np.median(residuals))
-        mean = replace(mean, mean=mean.mean + middle)
-        return self._heard_about(mean, z, v, residuals - middle)
+        """Listen to the records by how they stray from a look at their mean.
 
-    def _heard_about(
-        self,
-        mean: Mechanism,
-        z: Float[Array, "n d"],
-        v: Float[Array, " n"],
-        residuals: Float[Array, " n"],
-    ) -> Heard:
-        local = self.parts.local_laws
-        spread = Loudness.estimated(z, residuals) if local else None
-        return Heard.of(Usual.of(mean, z, v, residuals, spread), z, v)
+        Where they are heard by their score, then about the median: about a mean that
+        lies between two modes, records on one side of it would seem loud where the look
+        is wrong, and it would stay wrong.
+        """
+        for middle in (0.0, float(np.median(residuals))):
+            about, off = replace(mean, mean=mean.mean + middle), residuals - middle
+            spread = Loudness.estimated(z, off) if self.parts.local_laws else None
+            heard = Heard.of(Usual.of(about, z, v, off, spread), z, v)
+            if heard.usual.influence.is_plain:
+                break
+        return heard
 
     def _closer(
         self,

@@ -180,7 +180,7 @@ class Din:
         )
         target = np.r_[0.0, self.cross - mean * self.rows] / unit
         kinds = np.full(groups.max() + 1, int(Kind.ONE_OF_MANY))
-        owned = Groups(np.r_[-1, groups], kinds)
+        owned = Groups.owned(groups, kinds)
         sums = Woodbury(n, gram, target, float(n))
         return Chain(sums, owned, np.zeros(len(kinds)), START, rng)
 

@@ -1,9 +1,10 @@
 r"""Which functions a mean has, and how large they are, as far as the records tell.
 
 Weights of functions that stand and fall together, a group, have one prior variance,
-which may be nothing. Draws are from the posterior of all variances and of the noise, by
-Gibbs sampling: how likely each variance :math:`v'` of a group is, beside its present
-:math:`v` and given those of all others, is known in closed form. With
+which may be nothing; of a function in several groups these add up. Draws are from the
+posterior of all variances and of the noise, by Gibbs sampling: how likely each variance
+:math:`v'` of a group is, beside its present :math:`v` and given those of all others, is
+known in closed form. With
 
 .. math:: M = \Phi^\top K^{-1} \Phi, \quad r = \Phi^\top K^{-1} y, \quad D = v' - v,
 
@@ -25,6 +26,7 @@ from enum import IntEnum
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.linalg import cho_solve, cholesky, solve_triangular
+from scipy.special import betaln
 
 from forestall.arrays import Array
 from forestall.likelihood import SIMPLICITY
@@ -35,9 +37,13 @@ from forestall.woodbury import Woodbury
 # record would notice, each as likely as its neighbours, and less so the larger it is (a
 # penalised-complexity prior).
 GRID, UNNOTICED, LOWEST, HIGHEST = 34, 0.5, 0.1, 4.0
-# Steps that are made before the first draw, and from each to the next: where inputs go
-# along with each other, a chain is long at one of several ways to tell the same.
-BURN, APART = 40, 4
+# How likely there is nothing but slopes, or nothing where there are no slopes, before
+# anything is seen.
+STRAIGHT = 0.5
+# Steps that are made before the first draw, the first of these without believing in
+# what is straight, and from each draw to the next: where inputs go along with each
+# other, a chain is long at one of several ways to tell the same.
+BURN, OPEN, APART = 40, 20, 4
 # The least noise, where functions explain everything; and what rounding may leave of a
 # share, or of a determinant.
 LEAST_NOISE, ROUNDING, TINY = 1e-4, 1e-12, 1e-300
@@ -49,35 +55,51 @@ class Kind(IntEnum):
     SLOPE = 0
     ONE_OF_MANY = 1
     HILLS = 2
-    BENDS = 3
+    ALL_OF_MANY = 3
+    BENDS = 4
 
 
 @dataclass(frozen=True, eq=False)
 class Groups:
     """Functions that stand and fall together.
 
+    A function may be in several groups: then their variances add up. The first function
+    is the constant, which is in none and always there.
+
     Args:
-        owner: The group of each function; -1 for the constant, which is always there.
+        members: The functions of each group.
         kinds: The kind of each group.
+        n: The number of functions.
     """
 
-    owner: Int[Array, " q"]
+    members: tuple[Int[Array, " _"], ...]
     kinds: Int[Array, " g"]
+    n: int
 
-    @property
-    def members(self) -> list[Int[Array, " b"]]:
-        """The functions of each group."""
-        return [np.flatnonzero(self.owner == k) for k in range(len(self.kinds))]
+    @classmethod
+    def owned(cls, owner: Int[Array, " q"], kinds: Int[Array, " g"]) -> Groups:
+        """Let every function but the constant have one group, of that number."""
+        members = tuple(1 + np.flatnonzero(owner == k) for k in range(len(kinds)))
+        return cls(members, kinds, 1 + len(owner))
+
+    def each(self, variances: Float[Array, " g"]) -> Float[Array, " q"]:
+        """Give the variance of each function, by those of the groups."""
+        out = np.zeros(self.n)
+        out[0] = 1.0
+        for rows, variance in zip(self.members, variances, strict=True):
+            out[rows] += variance
+        return out
 
     @property
     def beliefs(self) -> Float[Array, "k 2"]:
         """How many groups of each kind are there, and are not, before any is seen.
 
-        A variable has a slope as likely as not, and hills one time in four; of many
-        groups one is to be expected, however many they are.
+        A variable has a slope as likely as not. Where there is more than slopes, it has
+        hills one time in four, and so has the mean a curve of everything; bends are as
+        likely as not, and of many groups one is to be expected, however many they are.
         """
-        many = float(np.sum(self.kinds == Kind.ONE_OF_MANY))
-        return np.array([[1.0, 1.0], [1.0, max(1.0, many)], [1.0, 3.0]])
+        many = max(1.0, float(np.sum(self.kinds == Kind.ONE_OF_MANY)))
+        return np.array([[1.0, 1.0], [1.0, many], [1.0, 3.0], [1.0, 3.0], [1.0, 1.0]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,12 +150,16 @@ class Chain:
         self._slab -= np.log(np.exp(self._slab).sum())
         self._settle()
 
-    def step(self) -> None:
-        """Draw the noise, then the variance of one group after the other."""
+    def step(self, *, straight: float = STRAIGHT) -> None:
+        """Draw the noise, then the variance of one group after the other.
+
+        Args:
+            straight: How likely there is nothing but slopes.
+        """
         if not self.known:
             self.noise = self._drawn_noise()
         self._settle()
-        belief = self._belief()
+        belief = self._belief(straight)
         order = self.rng.permutation(len(self.variances))
         while len(order):
             awake = ~self._single[order] | (self.variances[order] > 0.0)
@@ -144,23 +170,27 @@ class Chain:
                 asleep = order[: int(awake.argmax()) or None]
                 order = order[self._wake(asleep, belief[asleep]) :]
 
-    def _belief(self) -> Float[Array, "g k"]:
+    def _belief(self, straight: float) -> Float[Array, "g k"]:
         """The log probability of every variance of each group, given which are there.
 
-        How many groups of a kind there are is not known beforehand, but drawn.
+        How many groups of a kind there are is not known beforehand, but drawn; and so
+        is whether there are any but slopes.
         """
         kinds, there = self.groups.kinds, self.variances > 0.0
-        n = len(self.groups.beliefs)
-        seen = [np.bincount(kinds, side, n)[:n] for side in (there, ~there)]
-        chances = np.full(len(Kind), 0.5)
-        chances[:n] = self.rng.beta(*(self.groups.beliefs.T + seen))
+        beliefs = self.groups.beliefs
+        seen = [np.bincount(kinds, side, len(Kind)) for side in (there, ~there)]
+        chances = np.asarray(self.rng.beta(*(beliefs.T + seen)))
+        if not there[kinds != Kind.SLOPE].any():
+            none = straight + (1.0 - straight) * _none_at_all(beliefs[1:], seen[1][1:])
+            if self.rng.random() * none < straight:
+                chances[1:] = 0.0
+        # Never quite never: what is plain to see ends what is straight at once.
         chance = np.clip(chances[kinds], ROUNDING, 1.0 - ROUNDING)[:, None]
         return np.concatenate([np.log1p(-chance), np.log(chance) + self._slab], axis=1)
 
     def _present(self) -> tuple[Int[Array, " k"], Float[Array, " k"]]:
         """The functions that are there, and their deviations."""
-        owner = self.groups.owner
-        prior = np.where(owner < 0, 1.0, self.variances[owner])
+        prior = self.groups.each(self.variances)
         (there,) = np.nonzero(prior)
         return there, np.sqrt(prior[there])
 
@@ -169,7 +199,7 @@ class Chain:
         there, root = self._present()
         B, target = self._scaled(there, root)
         mean, tossed = self._tossed_weights(B, target)
-        out = np.zeros((2, len(self.groups.owner)))
+        out = np.zeros((2, self.groups.n))
         out[:, there] = root * mean, root * tossed
         return out[0], out[1]
 
@@ -207,11 +237,8 @@ class Chain:
         half = solve_triangular(L, T, lower=True)
         solved = solve_triangular(L, root * s.target[there], lower=True)
         p, q = half.shape
-        self._rank, self._tall, self._wide = (
-            p,
-            np.empty((q, p + q)),
-            np.empty((p + q, q)),
-        )
+        most = p + sum(map(len, self._members))
+        self._rank, self._tall, self._wide = p, np.empty((q, most)), np.empty((most, q))
         self._tall[:, :p], self._wide[:p] = half.T / self.noise, half
         self._diagonal = (np.diag(s.gram) - np.sum(half**2, axis=0)) / self.noise
         self._r = (s.target - half.T @ solved) / self.noise
@@ -285,17 +312,23 @@ def drawn(
         rng: Decides which draw is from which start.
     """
     members, found = starts.members(n_draws, rng), {}
-    for k in np.unique(members).tolist():
-        own = chain(starts.choices[k])
-        for _ in range(BURN):
-            own.step()
-        owner = own.groups.owner
-        for i in np.flatnonzero(members == k).tolist():
+    for start in np.unique(members).tolist():
+        own = chain(starts.choices[start])
+        # What is straight seldom tries anything else: at first nothing is.
+        for k in range(BURN):
+            own.step(straight=0.0 if k < OPEN else STRAIGHT)
+        for i in np.flatnonzero(members == start).tolist():
             for _ in range(APART):
                 own.step()
-            found[i] = np.where(owner < 0, 1.0, own.variances[owner]), own.noise
+            found[i] = own.groups.each(own.variances), own.noise
     variances, noises = zip(*(found[i] for i in range(n_draws)), strict=True)
     return Drawn(np.array(variances), np.array(noises))
+
+
+def _none_at_all(beliefs: Float[Array, "k 2"], n: Float[Array, " k"]) -> float:
+    """How likely none of so many groups of each kind is there, by what is believed."""
+    there, absent = beliefs.T
+    return float(np.exp(betaln(there, absent + n) - betaln(there, absent)).prod())
 
 
 def _factor(B: Float[Array, "k k"], noise: float) -> Float[Array, "k k"]:

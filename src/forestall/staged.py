@@ -32,6 +32,7 @@ from forestall.search import Box, Search
 from forestall.spanning import CENTRES
 from forestall.spec import read_names
 from forestall.support import Density, Horizon
+from forestall.threads import one_thread
 
 # Records looked at to screen their actions, and to see whether the system fits.
 TAKEN = 64
@@ -132,6 +133,7 @@ class StagedPolicy(Policy):
     subsets: tuple[tuple[bool, ...], ...]
 
     @classmethod
+    @one_thread()
     def fitted(
         cls, method: StagedRehearsal, problem: Problem, supply: Supply
     ) -> StagedPolicy:
@@ -190,6 +192,7 @@ class StagedPolicy(Policy):
             self, problem=problem, data=replace(self.data, good=good), system=system
         )
 
+    @one_thread()
     def answer(
         self, x: Float[Array, "q d_x"], a: Float[Array, "q d_a"] | None
     ) -> Assessment:
@@ -263,6 +266,7 @@ class StagedPolicy(Policy):
         return (out & altered).any(axis=1)
 
     @cached_property
+    @one_thread()
     def gap(self) -> float:
         """How far the fitted system is from the share of good records it has seen."""
         x = self.data.x[:: max(1, self.data.n // TAKEN)]

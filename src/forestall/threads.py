@@ -1,4 +1,4 @@
-"""How many threads exact kernel methods and selection take: one, but for what is large.
+"""How many threads linear algebra takes: one, but for what is large.
 
 Threads wait for each other at the end of every product. Small products gain nothing
 from that, and where another process keeps a core busy they take several times as long.

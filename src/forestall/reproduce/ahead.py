@@ -23,7 +23,7 @@ from forestall.reproduce.main_table import (
 from forestall.reproduce.plans import TASKS
 
 NEAR = 0.02
-# Where true scores were seen while our method was built, and of which histories.
+# Where true scores were seen first while our method was built, and of which histories.
 SEEN = {"nhanes": (0, 1, 2)}
 
 
@@ -108,7 +108,7 @@ def _share(each: Summary) -> str:
 
 
 def unlooked(folder: Path) -> str:
-    """Say how it stands in the histories whose truth was not seen beforehand."""
+    """Say how it stands in the histories whose truth was not seen at first."""
     lines = []
     for task, seen in SEEN.items():
         rows = [row for row in all_rows(folder, "table1") if row.task == task]
@@ -117,7 +117,7 @@ def unlooked(folder: Path) -> str:
         if (task, OURS) in told and not math.isnan(told[task, OURS].lift_share):
             seeds = sorted({row.seed for row in rest})
             lines.append(
-                f"`{task}` without the seeds that were seen, on seeds {seeds[0]} to "
+                f"`{task}` without the seeds seen first, on seeds {seeds[0]} to "
                 f"{seeds[-1]} alone: {_ahead(rest, told, task)}."
             )
     return "\n".join(lines)
