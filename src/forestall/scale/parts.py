@@ -276,6 +276,8 @@ class FragmentPart(Part):
             batch_size=rows,
             batch_readahead=1,
             fragment_readahead=1,
+            # On a busy machine threads run ahead of the reader without end, and no faster.
+            use_threads=False,
         )
         yield from scan.to_batches()
 
