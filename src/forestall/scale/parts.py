@@ -276,7 +276,7 @@ class FragmentPart(Part):
             batch_size=rows,
             batch_readahead=1,
             fragment_readahead=1,
-            # On a busy machine threads run ahead of the reader without end, and no faster.
+            # On a busy machine threads run far ahead, and are no faster on another.
             use_threads=False,
         )
         yield from scan.to_batches()
