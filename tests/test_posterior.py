@@ -126,6 +126,22 @@ def test_variances_of_overlapping_groups_add_up(rng):
         assert seen[at] == pytest.approx(shares[parts].sum(), abs=0.03)
 
 
+def test_far_values_and_hardly_any_noise_leave_sums_that_can_be_carried_on():
+    n = 5000
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        far = rng.standard_t(3, size=n) ** 2
+        far = 1000.0 * (far - far.mean()) / far.std()
+        Phi = np.column_stack([np.ones(n), far, far, rng.normal(size=n)])
+        y = far / 1000.0 + 0.001 * rng.normal(size=n)
+        groups = Groups.owned(np.arange(3), np.full(3, int(Kind.ONE_OF_MANY)))
+        sums = Woodbury.of(Phi, y, np.ones(n))
+        chain = Chain(sums, groups, np.full(3, 0.3), 1e-3, rng)
+        for _ in range(100):
+            chain.step()
+            assert chain.variances[:2].any()
+
+
 def test_the_noise_is_drawn_as_often_as_it_is_likely(rng):
     Phi = np.column_stack([np.ones(30), rng.normal(size=30)])
     y = 0.4 * Phi[:, 1] + 0.7 * rng.normal(size=30)

@@ -45,9 +45,10 @@ STRAIGHT = 0.5
 # what is straight, and from each draw to the next: where inputs go along with each
 # other, a chain is long at one of several ways to tell the same.
 BURN, OPEN, APART = 40, 20, 4
-# The least noise, where functions explain everything; and what rounding may leave of a
-# share, or of a determinant.
-LEAST_NOISE, ROUNDING, TINY = 1e-4, 1e-12, 1e-300
+# The least noise, where functions explain everything; what rounding may leave of a
+# share, or of a determinant; and how plain a function may be, beside the noise, before
+# what the records say without it cancels out.
+LEAST_NOISE, ROUNDING, TINY, PLAIN = 1e-4, 1e-12, 1e-15, 1e6
 
 
 class Kind(IntEnum):
@@ -151,6 +152,8 @@ class Chain:
         self._alike = [
             np.flatnonzero(groups.sizes == b) for b in np.unique(groups.sizes)
         ]
+        squares = np.diag(sums.gram)
+        self._loudest = np.array([squares[rows].max() for rows in groups.members])
         least = min(UNNOTICED * np.sqrt(noise / sums.n), LOWEST)
         deviations = np.geomspace(least, HIGHEST, GRID)
         self._grid = np.r_[0.0, deviations**2]
@@ -171,6 +174,7 @@ class Chain:
         for k in self.rng.permutation(len(self._alike)).tolist():
             order = self.rng.permutation(self._alike[k])
             while len(order):
+                self._leave_if_plain(int(order[0]))
                 awake = self.variances[order] > 0.0
                 # As long as none wakes nothing changes: they are tossed for at once.
                 n = 1 if awake[0] else int(awake.argmax()) or len(order)
@@ -253,6 +257,13 @@ class Chain:
         """Some columns of M."""
         less = self._tall[:, : self._rank] @ self._wide[: self._rank, rows]
         return self.sums.gram[:, rows] / self.noise - less
+
+    def _leave_if_plain(self, k: int) -> None:
+        """Sum up anew without a group of which else nothing but rounding is left."""
+        most = self.variances[k] * self._loudest[k]
+        if most > PLAIN * self.noise:
+            self.variances[k] = 0.0
+            self._settle()
 
     def _move(self, groups: Int[Array, " k"], belief: Float[Array, "k v"]) -> int:
         """Draw the variances of groups of one size, in order, until one changes.
