@@ -174,8 +174,8 @@ class Chain:
         for k in self.rng.permutation(len(self._alike)).tolist():
             order = self.rng.permutation(self._alike[k])
             while len(order):
-                self._leave_if_plain(int(order[0]))
                 awake = self.variances[order] > 0.0
+                self._leave_if_plain(int(order[0]))
                 # As long as none wakes nothing changes: they are tossed for at once.
                 n = 1 if awake[0] else int(awake.argmax()) or len(order)
                 order = order[self._move(order[:n], belief[order[:n]]) :]
