@@ -109,7 +109,7 @@ def test_variances_of_overlapping_groups_add_up(rng):
     for at in product(range(len(grid)), repeat=3):
         i, j, k = at
         variances = np.r_[1.0, grid[i] + grid[k], grid[j] + grid[k]]
-        belief = believed[int(i > 0), int(j > 0)] + np.log([0.1, 0.9][int(k > 0)])
+        belief = believed[int(i > 0), int(j > 0)] + np.log([0.75, 0.25][int(k > 0)])
         # There is nothing of it as likely as not, to begin with.
         belief = np.log(0.5 * np.exp(belief) + 0.5 * (not any(at)))
         belief += sum(slab[v - 1] for v in at if v)
@@ -126,7 +126,7 @@ def test_variances_of_overlapping_groups_add_up(rng):
         assert seen[at] == pytest.approx(shares[parts].sum(), abs=0.03)
 
 
-def test_far_values_and_hardly_any_noise_leave_sums_that_can_be_carried_on():
+def test_what_is_plain_beside_hardly_any_noise_is_never_lost():
     n = 5000
     for seed in range(20):
         rng = np.random.default_rng(seed)

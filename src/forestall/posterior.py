@@ -22,7 +22,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -48,7 +47,7 @@ BURN, OPEN, APART = 40, 20, 4
 # The least noise, where functions explain everything; what rounding may leave of a
 # share, or of a determinant; and how plain a function may be, beside the noise, before
 # what the records say without it cancels out.
-LEAST_NOISE, ROUNDING, TINY, PLAIN = 1e-4, 1e-12, 1e-15, 1e6
+LEAST_NOISE, ROUNDING, TINY, PLAIN = 1e-4, 1e-12, 1e-300, 1e6
 
 
 class Kind(IntEnum):
@@ -84,31 +83,24 @@ class Groups:
         members = tuple(1 + np.flatnonzero(owner == k) for k in range(len(kinds)))
         return cls(members, kinds, 1 + len(owner))
 
-    @cached_property
-    def sizes(self) -> Int[Array, " g"]:
-        """How many functions each group has."""
-        return np.array([len(rows) for rows in self.members], dtype=int)
-
-    @cached_property
-    def _every(self) -> Int[Array, " m"]:
-        return np.concatenate([np.zeros(1, dtype=int), *self.members])
-
     def each(self, variances: Float[Array, " g"]) -> Float[Array, " q"]:
         """Give the variance of each function, by those of the groups."""
-        variances = np.r_[1.0, np.repeat(variances, self.sizes)]
-        return np.bincount(self._every, variances, self.n)
+        out = np.zeros(self.n)
+        out[0] = 1.0
+        for rows, variance in zip(self.members, variances, strict=True):
+            out[rows] += variance
+        return out
 
     @property
     def beliefs(self) -> Float[Array, "k 2"]:
         """How many groups of each kind are there, and are not, before any is seen.
 
         A variable has a slope as likely as not. Where there is more than slopes, it has
-        hills one time in four, and the mean a curve of everything nine times in ten,
-        however faint; bends are as likely as not, and of many groups one is to be
-        expected, however many they are.
+        hills one time in four, and so has the mean a curve of everything; bends are as
+        likely as not, and of many groups one is to be expected, however many they are.
         """
         many = max(1.0, float(np.sum(self.kinds == Kind.ONE_OF_MANY)))
-        return np.array([[1.0, 1.0], [1.0, many], [1.0, 3.0], [9.0, 1.0], [1.0, 1.0]])
+        return np.array([[1.0, 1.0], [1.0, many], [1.0, 3.0], [1.0, 3.0], [1.0, 1.0]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,11 +141,11 @@ class Chain:
         """
         self.sums, self.groups, self.rng, self.known = sums, groups, rng, known
         self.variances, self.noise = variances.astype(float), noise
-        self._alike = [
-            np.flatnonzero(groups.sizes == b) for b in np.unique(groups.sizes)
-        ]
+        self._members = groups.members
+        self._single = np.array([len(rows) == 1 for rows in self._members], dtype=bool)
+        self._first = np.array([rows[0] for rows in self._members])
         squares = np.diag(sums.gram)
-        self._loudest = np.array([squares[rows].max() for rows in groups.members])
+        self._loudest = np.array([squares[rows].max() for rows in self._members])
         least = min(UNNOTICED * np.sqrt(noise / sums.n), LOWEST)
         deviations = np.geomspace(least, HIGHEST, GRID)
         self._grid = np.r_[0.0, deviations**2]
@@ -171,14 +163,15 @@ class Chain:
             self.noise = self._drawn_noise()
         self._settle()
         belief = self._belief(straight)
-        for k in self.rng.permutation(len(self._alike)).tolist():
-            order = self.rng.permutation(self._alike[k])
-            while len(order):
-                awake = self.variances[order] > 0.0
-                self._leave_if_plain(int(order[0]))
-                # As long as none wakes nothing changes: they are tossed for at once.
-                n = 1 if awake[0] else int(awake.argmax()) or len(order)
-                order = order[self._move(order[:n], belief[order[:n]]) :]
+        order = self.rng.permutation(len(self.variances))
+        while len(order):
+            awake = ~self._single[order] | (self.variances[order] > 0.0)
+            if awake[0]:
+                self._move(int(order[0]), belief[order[0]])
+                order = order[1:]
+            else:
+                asleep = order[: int(awake.argmax()) or None]
+                order = order[self._wake(asleep, belief[asleep]) :]
 
     def _belief(self, straight: float) -> Float[Array, "g k"]:
         """The log probability of every variance of each group, given which are there.
@@ -247,7 +240,7 @@ class Chain:
         half = solve_triangular(L, T, lower=True)
         solved = solve_triangular(L, root * s.target[there], lower=True)
         p, q = half.shape
-        most = p + int(self.groups.sizes.sum())
+        most = p + sum(map(len, self._members))
         self._rank, self._tall, self._wide = p, np.empty((q, most)), np.empty((most, q))
         self._tall[:, :p], self._wide[:p] = half.T / self.noise, half
         self._diagonal = (np.diag(s.gram) - np.sum(half**2, axis=0)) / self.noise
@@ -258,60 +251,55 @@ class Chain:
         less = self._tall[:, : self._rank] @ self._wide[: self._rank, rows]
         return self.sums.gram[:, rows] / self.noise - less
 
-    def _leave_if_plain(self, k: int) -> None:
-        """Sum up anew without a group of which else nothing but rounding is left."""
-        most = self.variances[k] * self._loudest[k]
-        if most > PLAIN * self.noise:
+    def _move(self, k: int, belief: Float[Array, " k"]) -> None:
+        """Draw the variance of one group."""
+        rows = self._members[k]
+        if self.variances[k] * self._loudest[k] > PLAIN * self.noise:
+            # Of sums with it nothing but rounding would be left without it.
             self.variances[k] = 0.0
             self._settle()
-
-    def _move(self, groups: Int[Array, " k"], belief: Float[Array, "k v"]) -> int:
-        """Draw the variances of groups of one size, in order, until one changes.
-
-        Args:
-            groups: One of them, or several that are not there.
-            belief: The log probability of each of their variances.
-
-        Returns:
-            How many were drawn.
-        """
-        told = belief + self._gains(groups)
-        shares = np.cumsum(np.exp(told - told.max(axis=1, keepdims=True)), axis=1)
-        tosses = self.rng.random((len(groups), 1)) * shares[:, -1:]
-        drawn = self._grid[np.sum(shares <= tosses, axis=1)]
-        changed = drawn != self.variances[groups]
-        if not changed.any():
-            return len(groups)
-        i = int(changed.argmax())
-        self._change(int(groups[i]), float(drawn[i]))
-        return i + 1
-
-    def _gains(self, groups: Int[Array, " k"]) -> Float[Array, "k v"]:
-        """How much likelier each variance makes the records than the present one."""
-        rows = np.stack([self.groups.members[k] for k in groups])
-        if rows.shape[1] == 1:
-            d, rho = self._diagonal[rows], self._r[rows]
-        else:
-            tall = self._tall[:, : self._rank][rows]
-            wide = self._wide[: self._rank].T[rows]
-            blocks = self.sums.gram[rows[:, :, None], rows[:, None]] / self.noise
-            d, axes = np.linalg.eigh(blocks - tall @ wide.transpose(0, 2, 1))
-            rho = np.einsum("kba,kb->ka", axes, self._r[rows])
-        D = self._grid[None, :, None] - self.variances[groups, None, None]
-        stretched = np.maximum(1.0 + D * d[:, None], TINY)
-        gains = D * rho[:, None] ** 2 / stretched - np.log(stretched)
-        return np.asarray(0.5 * gains.sum(axis=2))
-
-    def _change(self, k: int, variance: float) -> None:
-        rows, step = self.groups.members[k], variance - self.variances[k]
-        self.variances[k] = variance
         across = self._across(rows)
+        if len(rows) == 1:
+            d, rho = across[rows[0]], self._r[rows]
+        else:
+            d, axes = np.linalg.eigh(across[rows])
+            rho = axes.T @ self._r[rows]
+        gains = _gains(self._grid[:, None] - self.variances[k], d, rho).sum(axis=1)
+        self._change(k, float(self._grid[_tossed(belief + gains, self.rng)]), across)
+
+    def _change(self, k: int, variance: float, across: Float[Array, "q b"]) -> None:
+        rows, step = self._members[k], variance - self.variances[k]
+        if step == 0.0:
+            return
+        self.variances[k] = variance
         inner = np.eye(len(rows)) + step * across[rows]
         turned = step * np.linalg.solve(inner, across.T)
         new = slice(self._rank, self._rank + len(rows))
         self._tall[:, new], self._wide[new], self._rank = across, turned, new.stop
         self._diagonal -= np.einsum("qb,bq->q", across, turned)
         self._r = self._r - turned.T @ self._r[rows]
+
+    def _wake(self, asleep: Int[Array, " a"], belief: Float[Array, "a k"]) -> int:
+        """Draw the variances of groups of one function that is not there, in order.
+
+        As long as none wakes nothing changes, so they are tossed for all at once.
+
+        Returns:
+            How many were tossed for: up to the first that wakes, or all.
+        """
+        at = self._first[asleep]
+        told = belief.T + _gains(self._grid[:, None], self._diagonal[at], self._r[at])
+        told -= told.max(axis=0)
+        there = np.exp(told[1:]).sum(axis=0)
+        chance = there / (there + np.exp(told[0]))
+        (awake,) = np.nonzero(self.rng.random(len(asleep)) < chance)
+        if not len(awake):
+            return len(asleep)
+        i = int(awake[0])
+        k = 1 + _tossed(told[1:, i], self.rng)
+        across = self._across(at[i : i + 1])
+        self._change(int(asleep[i]), float(self._grid[k]), across)
+        return i + 1
 
 
 def drawn(
@@ -354,3 +342,17 @@ def _factor(B: Float[Array, "k k"], noise: float) -> Float[Array, "k k"]:
     A = B.copy()
     A[np.diag_indices(len(A))] += noise
     return np.asarray(cholesky(A, lower=True, overwrite_a=True, check_finite=False))
+
+
+def _gains(
+    D: Float[Array, "k 1"], d: Float[Array, " b"], rho: Float[Array, " b"]
+) -> Float[Array, "k b"]:
+    """The gain in log probability along each axis."""
+    stretched = np.maximum(1.0 + D * d, TINY)
+    return 0.5 * (D * rho**2 / stretched - np.log(stretched))
+
+
+def _tossed(told: Float[Array, " k"], rng: np.random.Generator) -> int:
+    """Choose one by its log probability."""
+    shares = np.cumsum(np.exp(told - told.max()))
+    return int(np.searchsorted(shares, rng.random() * shares[-1], side="right"))
