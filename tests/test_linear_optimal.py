@@ -100,10 +100,14 @@ def test_minus_log_probability_is_convex_along_random_segments(seed, name):
 
 
 @given(seed=SEEDS, name=st.sampled_from(["box", "quadrant", "triangle", "strip"]))
+@example(seed=699, name="quadrant")
+@example(seed=535, name="strip")
+@example(seed=678, name="strip")
 @settings(max_examples=30)
 def test_the_moments_are_the_derivatives_of_the_logarithm(seed, name):
     mean, F = law(seed, 2)
-    probability = PolytopeProbability.of(region(name), 256)
+    # With 256 points one law in a thousand is off by more.
+    probability = PolytopeProbability.of(region(name), 1024)
     cut = probability.truncated(mean[None], F[None])
     gradient = np.linalg.solve(F.T, cut.noise[0])
     h = 1e-3
