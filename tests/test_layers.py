@@ -11,6 +11,7 @@ ORDER = [
     "errors",
     "arrays",
     "threads",
+    "processes",
     "files",
     "html",
     "cells",

@@ -81,7 +81,7 @@ def learned_mean(z, v, n_draws, rng, sample=None):
     """Learn one mean as a system does, hyperparameters and all."""
     state, inputs = np.column_stack([z, v]), np.arange(z.shape[1])
     parts = replace(StagedRehearsal().parts, n_draws=n_draws, local_laws=False)
-    functions = Functions(parts, Numbers(), state[:sample], len(v), rng)
-    equation = functions(inputs, z.shape[1])
+    functions = Functions(parts, Numbers(), state[:sample], len(v))
+    equation = functions(inputs, z.shape[1], rng)
     equation, moments = equation.structured(equation.count(state), inputs, rng)
     return equation.mechanism(moments, state[:sample])

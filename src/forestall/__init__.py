@@ -117,7 +117,7 @@ WHERE = {
 MODULES = ("baselines", "tasks", "store", "scale", "data")
 
 
-def fit(problem: Problem, history: Any) -> Policy:
+def fit(problem: Problem, history: Any, *, jobs: int = 1) -> Policy:
     """Learn a policy from historical records with the best default method.
 
     Args:
@@ -125,10 +125,12 @@ def fit(problem: Problem, history: Any) -> Policy:
         history: A pandas, polars or pyarrow table, a dict of arrays, the path of a
             CSV or Parquet file, or what is larger than memory: a folder of such files,
             a pyarrow dataset, a Dask DataFrame.
+        jobs: How many processes share the work; the policy is the same. Worth it from
+            some seconds on.
     """
     from forestall.staged import StagedRehearsal
 
-    return StagedRehearsal().fit(problem, history)
+    return StagedRehearsal().fit(problem, history, jobs=jobs)
 
 
 def __getattr__(name: str) -> Any:

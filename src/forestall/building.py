@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from forestall.arrays import Array
 from forestall.coin import Coin
+from forestall.draft import Moments
 from forestall.equation import Counts, Equation
 from forestall.functions import Functions, Parts
 from forestall.law import Law
@@ -19,6 +20,7 @@ from forestall.mechanism import Mechanism
 from forestall.observations import Observations
 from forestall.pieces import Key, Layout, Piece
 from forestall.problem import Problem
+from forestall.processes import shared
 from forestall.region import Polytope
 from forestall.rehearsal import Node, Outcome, Rehearsal
 from forestall.scale.groups import Gathering, joint
@@ -36,45 +38,69 @@ class Learned:
     density: Density
 
 
+@dataclass(frozen=True, eq=False)
+class Settled:
+    """An equation that all records have settled.
+
+    Args:
+        equation: The equation, with what is drawn for it.
+        mechanism: Its mean.
+        law: How it strays; ``None`` where there is none, or it is yet to be counted.
+    """
+
+    equation: Equation
+    mechanism: Mechanism
+    law: Law | None
+
+
 class Builder:
-    """Learns the equations of a system one by one.
+    """Learns the equations of a system, each by itself.
 
     Functions come from a sample of the records; hyperparameters and means, and then
     laws, from all of them, which only have to be counted, twice.
     """
 
-    def __init__(self, parts: Parts, problem: Problem, supply: Supply) -> None:
-        """Lay out the state: contexts, covariates, actions, outcomes."""
+    def __init__(
+        self, parts: Parts, problem: Problem, supply: Supply, jobs: int = 1
+    ) -> None:
+        """Lay out the state: contexts, covariates, actions, outcomes.
+
+        Args:
+            parts: What the system is made with.
+            problem: The question.
+            supply: The records.
+            jobs: How many processes share the work.
+        """
         self.parts, self.problem, self.supply = parts, problem, supply
+        self.jobs = jobs
         self.sample = sample = supply.sample
         self.rng = np.random.default_rng([parts.seed, 0])
         self.state, self.joint = state_of(sample), joint(sample)
         self.layout = Layout(problem, sample.schema)
-        self.functions = Functions(parts, self.layout, self.state, supply.n, self.rng)
+        self.functions = Functions(parts, self.layout, self.state, supply.n)
 
     def learned(self) -> Learned:
         """Learn every variable that is not given, in order, and what was usual."""
         pieces, outcomes = self.layout.pieces(), self.layout.outcomes()
         wanted = [*pieces, *(p.apart for p in pieces if p.apart), *outcomes]
-        self.equations = equations = {
-            key: self.functions(piece.inputs, key[0])
-            for piece in wanted
-            for key in piece.keys
-        }
+        keys = sorted(
+            (key for piece in wanted for key in piece.keys), key=len, reverse=True
+        )
+        equations = self._each(self._laid, [(key,) for key in keys])
         noisy = [piece.keys[0] for piece in wanted if self._is_noisy(piece)]
         hearing = self._hearing({key: equations[key] for key in noisy})
         counts, heard, density = self._counts(equations, hearing)
-        for key, equation in equations.items():
-            variables = self.functions.variables(equation.inputs)
-            told = equation.structured(counts.moments[key], variables, self.rng)
-            equations[key], counts.moments[key] = told
-        mechanisms = {
-            key: equation.mechanism(counts.moments[key], self.state)
-            for key, equation in equations.items()
-        }
-        laws: dict[Key, Law] = {}
+        settled = self._each(
+            self._settled,
+            [
+                (key, equations[key], counts.moments[key], key in noisy)
+                for key in equations
+            ],
+        )
+        mechanisms = {key: each.mechanism for key, each in settled.items()}
+        laws = {key: each.law for key, each in settled.items() if each.law is not None}
         if self.supply.sampled:
-            learned = {key: (equations[key], mechanisms[key]) for key in noisy}
+            learned = {key: settled[key] for key in noisy}
             laws = self._laws(learned, self._spreads(hearing, heard))
         system = Rehearsal(
             tuple(self._node(piece, mechanisms, laws) for piece in pieces),
@@ -84,6 +110,38 @@ class Builder:
             len(self.problem.actions),
         )
         return Learned(system, density)
+
+    def _each(
+        self, learn: Callable[..., Any], asked: Sequence[tuple[Any, ...]]
+    ) -> dict[Key, Any]:
+        """Learn something of each equation; those of most inputs take longest."""
+        names = [first for first, *_ in asked]
+        return dict(zip(names, shared(learn, asked, self.jobs), strict=True))
+
+    def _laid(self, key: Key) -> Equation:
+        """Choose the functions of an equation."""
+        column, *inputs = key
+        rng = np.random.default_rng([self.parts.seed, 0, *key])
+        return self.functions(np.array(inputs, dtype=int), column, rng)
+
+    def _settled(
+        self, key: Key, equation: Equation, moments: Moments, noisy: bool
+    ) -> Settled:
+        """Draw its hyperparameters and settle its mean; a sample's law has to wait."""
+        rng = np.random.default_rng([self.parts.seed, 5, *key])
+        variables = self.functions.variables(equation.inputs)
+        equation, moments = equation.structured(moments, variables, rng)
+        mechanism, law = equation.mechanism(moments, self.state), None
+        if noisy and not self.supply.sampled:
+            law = Law.of(
+                self.state[:, equation.inputs],
+                mechanism.residuals,
+                self.parts.n_draws,
+                rng,
+                local=self.parts.local_laws,
+                influence=equation.influence,
+            )
+        return Settled(equation, mechanism, law)
 
     def _is_noisy(self, piece: Piece) -> bool:
         """Whether a variable has a law besides its mean."""
@@ -136,14 +194,15 @@ class Builder:
 
     def _laws(
         self,
-        learned: Mapping[Key, tuple[Equation, Mechanism]],
+        learned: Mapping[Key, Settled],
         spreads: Mapping[Key, Loudness | None],
     ) -> dict[Key, Law]:
         """Learn the laws of what strays from the means, from all records."""
         if not learned:
             return {}
         blanks, strays = {}, {}
-        for key, (equation, mechanism) in learned.items():
+        for key, each in learned.items():
+            equation, mechanism = each.equation, each.mechanism
             z, local = self.state[:, equation.inputs], self.parts.local_laws
             blank = Blank.of(
                 z,
@@ -175,7 +234,7 @@ class Builder:
             piece.columns,
             piece.inputs,
             own,
-            None if level else self._law(piece, own[0], laws),
+            None if level else self._law(piece, laws),
             actions.index(piece.name) if piece.name in actions else None,
             piece.mates,
             None if piece.apart is None else self._node(piece.apart, mechanisms, laws),
@@ -188,32 +247,16 @@ class Builder:
         laws: Mapping[Key, Law],
     ) -> Outcome:
         mechanism = mechanisms[piece.keys[0]]
-        return Outcome(piece.inputs, mechanism, self._law(piece, mechanism, laws))
+        return Outcome(piece.inputs, mechanism, self._law(piece, laws))
 
     def _coin(self, piece: Piece) -> Coin | None:
         """The law of a variable with two values; ``None`` where it has more."""
         return self.functions.coins[piece.columns.start]
 
-    def _law(
-        self, piece: Piece, mechanism: Mechanism, laws: Mapping[Key, Law]
-    ) -> Law | Coin:
-        """Learn the law of the residuals, unless all records were counted for it."""
+    def _law(self, piece: Piece, laws: Mapping[Key, Law]) -> Law | Coin:
+        """How a variable strays."""
         coin = self._coin(piece)
-        if coin is not None:
-            return coin
-        if piece.keys[0] in laws:
-            return laws[piece.keys[0]]
-        z, n_draws = self.state[:, piece.inputs], self.parts.n_draws
-        local = self.parts.local_laws
-        influence = self.equations[piece.keys[0]].influence
-        return Law.of(
-            z,
-            mechanism.residuals,
-            n_draws,
-            self.rng,
-            local=local,
-            influence=influence,
-        )
+        return laws[piece.keys[0]] if coin is None else coin
 
 
 @dataclass(frozen=True, eq=False)

@@ -133,7 +133,6 @@ class Functions:
         layout: Layout,
         state: Float[Array, "n w"],
         n: int,
-        rng: np.random.Generator,
     ) -> None:
         """Look at a sample of the records.
 
@@ -142,10 +141,8 @@ class Functions:
             layout: Where variables stand.
             state: The sample.
             n: The number of all records.
-            rng: What draws are made with.
         """
         self.parts, self.layout, self.state, self.n = parts, layout, state, n
-        self.rng = rng
         # Without a mean there is nothing but laws.
         self.coins = [Coin.of(v) if parts.recentred else None for v in state.T]
 
@@ -155,24 +152,32 @@ class Functions:
             return np.zeros_like(inputs)
         return self.layout.variables(inputs)
 
-    def __call__(self, inputs: Int[Array, " d"], column: int) -> Equation:
-        """Choose the functions of a mean."""
+    def __call__(
+        self, inputs: Int[Array, " d"], column: int, rng: np.random.Generator
+    ) -> Equation:
+        """Choose the functions of a mean.
+
+        Args:
+            inputs: The columns it follows from.
+            column: The column that it is the mean of.
+            rng: What draws are made with.
+        """
         z, v = self.state[:, inputs], self.state[:, column]
         if np.ptp(v) == 0.0:
-            draft = self._draft(z, v, _flat(len(inputs), 0.0)).certain()
+            draft = self._draft(z, v, _flat(len(inputs), 0.0), rng).certain()
             return Equation(inputs, column, EVERYWHERE, draft)
         level = self.layout.is_level(column)
         if not self.parts.recentred:
             ends = EVERYWHERE if level else tamed(v, ABSURD)
-            draft = self._draft(z, np.clip(v, *ends), _flat(len(inputs), 1e-12))
+            draft = self._draft(z, np.clip(v, *ends), _flat(len(inputs), 1e-12), rng)
             return Equation(inputs, column, ends, draft)
         if level:
             starts = self._refined(self._guess(inputs, v), inputs, v)
-            draft = self._laid(starts, z, v)
+            draft = self._laid(starts, z, v, rng)
             return Equation(inputs, column, EVERYWHERE, draft, starts=starts)
         coin = self.coins[column]
         if coin is not None:
-            return self._tossed(inputs, column, coin)
+            return self._tossed(inputs, column, coin, rng)
         ends = low, high = tamed(v, ABSURD)
         look = self._look(inputs, v, (low <= v) & (v <= high))
         if not look.usual.tells(z, v, ends):
@@ -188,7 +193,8 @@ class Functions:
             for _ in range(STEPS):
                 heard = self._closer(heard, guess, z, v)
         starts = self._refined(guess, inputs, heard.calm, heard.loudness)
-        draft = replace(self._laid(starts, z, heard.calm), heard=heard.share(z, v))
+        draft = self._laid(starts, z, heard.calm, rng)
+        draft = replace(draft, heard=heard.share(z, v))
         usual, spread = heard.usual, heard.usual.spread
         return Equation(inputs, column, ends, draft, usual, spread, heard.quiet, starts)
 
@@ -221,20 +227,26 @@ class Functions:
         v: Float[Array, " n"],
     ) -> Heard:
         """Look at the mean again, by records as they are heard, and listen again."""
-        draft = self._draft(z, heard.calm, guess, n_draws=0)
+        draft = self._draft(z, heard.calm, guess)
         draft = replace(draft, heard=heard.share(z, v))
         moments = draft.count(z, heard.calm, heard.noise)
         seen = draft.settled(moments, z, v, heard.noise)
         return self._heard(seen, z, v, seen.residuals)
 
-    def _tossed(self, inputs: Int[Array, " d"], column: int, coin: Coin) -> Equation:
+    def _tossed(
+        self,
+        inputs: Int[Array, " d"],
+        column: int,
+        coin: Coin,
+        rng: np.random.Generator,
+    ) -> Equation:
         """Choose the functions of the log odds of the higher of two values."""
         z, v = self.state[:, inputs], self.state[:, column]
         variables = self.variables(inputs)
         toss = Toss.of(coin, v)
         high = int(np.sum(v == coin.high))
         if min(high, len(v) - high) < FEWEST:
-            draft = self._draft(z, np.zeros(len(v)), _flat(len(inputs), 0.0))
+            draft = self._draft(z, np.zeros(len(v)), _flat(len(inputs), 0.0), rng)
             draft = draft.of_known_noise(toss.middle, LOGISTIC)
             return Equation(inputs, column, EVERYWHERE, draft, spread=toss)
         y, noise = toss.records(z, v)
@@ -243,7 +255,7 @@ class Functions:
         y, noise = toss.records(z, v)
         starts = refined(guess, z, y, variables, noise, known=True).of_noise(1.0)
         toss = self._looked(toss, inputs, v, starts.choices[0])
-        draft = self._laid(starts, z, toss.odds(z, v))
+        draft = self._laid(starts, z, toss.odds(z, v), rng)
         draft = draft.of_known_noise(toss.middle, LOGISTIC)
         return Equation(inputs, column, EVERYWHERE, draft, spread=toss, starts=starts)
 
@@ -258,23 +270,27 @@ class Functions:
         z, toss = self.state[:, inputs], replace(toss, mechanism=None)
         for _ in range(LOOKS):
             odds, noise = toss.odds(z, v), toss(z, 0) ** 2
-            draft = self._draft(z, odds, choice, n_draws=0)
+            draft = self._draft(z, odds, choice)
             draft = draft.of_known_noise(toss.middle, LOGISTIC)
             moments = draft.count(z, odds, noise)
             toss = toss.closer(draft.settled(moments, z, odds, noise), z, v)
         return toss
 
     def _laid(
-        self, starts: Alternatives, z: Float[Array, "n d"], v: Float[Array, " n"]
+        self,
+        starts: Alternatives,
+        z: Float[Array, "n d"],
+        v: Float[Array, " n"],
+        rng: np.random.Generator,
     ) -> Draft:
         """Leave nothing out: which functions a mean has, all records will tell."""
         if not z.shape[1]:
-            return self._draft(z, v, starts.whole)
+            return self._draft(z, v, starts.whole, rng)
         whole, shape = everything(starts.whole, curved(z)), FINE
         if len(v) == self.n:
             # No others will ask for bends that these do not ask for.
             whole, shape = replace(whole, smooth=starts.whole.smooth), COARSE
-        return self._draft(z, v, replace(whole, shape=shape))
+        return self._draft(z, v, replace(whole, shape=shape), rng)
 
     def _look(
         self, inputs: Int[Array, " d"], v: Float[Array, " n"], sane: Bool[Array, " n"]
@@ -282,7 +298,7 @@ class Functions:
         """Take a first look at a mean, by some of the records."""
         z = self.state[:, inputs]
         guess = self._guess(inputs, v, sane)
-        draft = self._draft(z[sane], v[sane], guess, n_draws=0)
+        draft = self._draft(z[sane], v[sane], guess)
         moments = draft.count(z[sane], v[sane])
         seen = draft.settled(moments, z[sane], v[sane])
         usual = Usual.of(seen, z[sane], v[sane], seen.residuals)
@@ -312,11 +328,13 @@ class Functions:
         z: Float[Array, "n d"],
         v: Float[Array, " n"],
         choice: Choice,
-        n_draws: int | None = None,
+        rng: np.random.Generator | None = None,
     ) -> Draft:
-        n_draws = self.parts.n_draws if n_draws is None else n_draws
+        """Lay functions out: with draws, or to look at their mean alone."""
+        n_draws = 0 if rng is None else self.parts.n_draws
+        rng = np.random.default_rng(0) if rng is None else rng
         low = self.parts.approximation
-        return Draft.of(z, v, choice, n_draws, self.rng, low, self.n)
+        return Draft.of(z, v, choice, n_draws, rng, low, self.n)
 
 
 def _scaled(v: Float[Array, " n"]) -> Float[Array, " n"]:

@@ -18,7 +18,8 @@ from forestall.threads import one_thread
 # The likelihood is cubic in the number of records: few show which of several peaks is
 # the highest, more of them where its top is, and yet more would move it little.
 FEW, MANY = 240, 640
-STEPS, LAST_STEPS, UNBENT_STEPS = 60, 12, 60
+# Which peak that is shows after some steps.
+FIRST_STEPS, STEPS, LAST_STEPS, UNBENT_STEPS = 20, 40, 12, 60
 # What a parameter gains in log probability by luck.
 LUCK = 0.5
 # The log variance with which slopes, curves and hills set out again.
@@ -154,15 +155,18 @@ class Selection:
             np.concatenate([common, slopes, np.full(g, np.log(w))])
             for w in START_WIDTHS
         ]
-        ends = [self.climbed(np.concatenate([start, flat]), STEPS) for start in starts]
+        ends = [self._tried(np.concatenate([start, flat])) for start in starts]
         if len(self.likelihood.curved):
-            found = min(ends, key=lambda end: end.fun).x[: 3 + 2 * g]
+            found = _best(ends).x[: 3 + 2 * g]
             hilly = np.where(self.likelihood.able, START_HILLS, VARIANCE[0])
             ends += [
-                self.climbed(np.concatenate([start, hilly]), STEPS)
+                self._tried(np.concatenate([start, hilly]))
                 for start in (found, starts[-1])
             ]
-        return min(ends, key=lambda end: end.fun).x
+        return self.climbed(_best(ends).x, STEPS).x
+
+    def _tried(self, theta: Float[Array, " k"]) -> OptimizeResult:
+        return self.climbed(theta, FIRST_STEPS)
 
     def climbed(
         self, theta: Float[Array, " k"], n_steps: int, *, bent: bool = True
@@ -250,3 +254,7 @@ class Selection:
         slopes, widths, heights = (v[told.groups] for v in each)
         hilly = told.curved[heights[told.curved] > LEAST * noise]
         return Choice(slopes, quadratic, smooth, noise, widths, hilly, heights[hilly])
+
+
+def _best(ends: Sequence[OptimizeResult]) -> OptimizeResult:
+    return min(ends, key=lambda end: float(end.fun))

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_solve, cholesky
 from scipy.linalg.lapack import dpotri
 
 from forestall.arrays import Array
@@ -119,33 +119,40 @@ class Likelihood:
         solved = self._solved(theta)
         if solved is None:
             return None
-        factor, alpha, bends = solved
-        # The gradient is half the trace of this matrix times dK.
-        inverse, _ = dpotri(factor, lower=1)
-        lower = np.tril(inverse)
-        lower[np.diag_indices(len(lower))] *= 0.5
-        M = lower + lower.T
-        M -= np.outer(alpha, alpha)
-        M_bends = M * bends
-        by_slope = slopes * np.einsum("nd,nd->d", z, M @ z)
+        L, alpha, bends = solved
+        height = self._height(L, alpha)
+        # The gradient is half the trace of M = K^-1 - alpha alpha' times dK. Of the
+        # inverse there is one triangle W, its diagonal halved: W + W' is all of it.
+        inverse, _ = dpotri(L, lower=1, overwrite_c=1)
+        W = inverse.T
+        settled = np.diag(W) - alpha**2
+        W[np.diag_indices(len(W))] *= 0.5
+        sides = np.concatenate([z, B], axis=1)
+        traces = 2.0 * np.einsum("nq,nq->q", sides, W @ sides) - (alpha @ sides) ** 2
+        by_slope, by_height = np.split(traces, [z.shape[1]])
+        curving = np.sum(((z * alpha[:, None]).T @ z) ** 2)
+        by_curve = 2.0 * np.vdot(W, self.curves) - curving
+        W *= bends
+        pulls = alpha[:, None] * np.concatenate([np.ones((len(z), 1)), z], axis=1)
+        pulled = pulls * (bends @ pulls)
+        rows = W.sum(axis=0) + W.sum(axis=1) - pulled[:, 0]
         # The sum of M_ij (z_i - z_j)^2, without forming the differences.
-        spread = M_bends.sum(axis=1) @ z**2 - np.einsum("nd,nd->d", z, M_bends @ z)
-        by_width = 2.0 * smooth * spread / widths**2
-        by_height = heights * np.einsum("nb,nb->b", B, M @ B)
+        crosses = 2.0 * np.einsum("nd,nd->d", z, W @ z) - pulled[:, 1:].sum(axis=0)
+        by_width = 2.0 * smooth * (rows @ z**2 - crosses) / widths**2
         hilly = np.repeat(self.groups[self.curved], COARSE.tops)
         gradient = 0.5 * np.concatenate(
             [
                 [
-                    quadratic * np.vdot(M, self.curves),
-                    smooth * M_bends.sum(),
-                    noise * np.sum(self.loudness * np.diag(M)),
+                    quadratic * by_curve,
+                    smooth * rows.sum(),
+                    noise * np.sum(self.loudness * settled),
                 ],
-                np.bincount(self.groups, by_slope),
+                np.bincount(self.groups, slopes * by_slope),
                 np.bincount(self.groups, by_width),
-                np.bincount(hilly, by_height, minlength=self.groups.max() + 1),
+                np.bincount(hilly, heights * by_height, self.groups.max() + 1),
             ]
         )
-        return self._height(factor, alpha), gradient
+        return height, gradient
 
     def height(self, theta: Float[Array, " k"]) -> float | None:
         """The same without the gradient."""
@@ -169,21 +176,22 @@ class Likelihood:
         z, B = self.z, self.hills
         quadratic, smooth, noise = np.exp(theta[:3])
         slopes, widths, heights = self._each(theta)
+        roots = [z * np.sqrt(slopes), B * np.sqrt(heights), np.ones((len(z), 1))]
+        trend = np.concatenate(roots, axis=1)
         bends = gram(z / widths, z / widths)
-        K = quadratic * self.curves
+        K = trend @ trend.T
+        K += quadratic * self.curves
         K += smooth * bends
-        K += (z * slopes) @ z.T
-        K += (B * heights) @ B.T
-        K += 1.0
         K[np.diag_indices(len(K))] += noise * self.loudness
         try:
-            factor = cho_factor(K, lower=True, overwrite_a=True, check_finite=False)
+            # Of a symmetric matrix the transpose is what LAPACK reads without a copy.
+            L = cholesky(K.T, lower=True, overwrite_a=True, check_finite=False)
         except LinAlgError:
             return None
-        return factor[0], cho_solve(factor, self.y), bends
+        return L, cho_solve((L, True), self.y, check_finite=False), bends
 
-    def _height(self, factor: Float[Array, "n n"], alpha: Float[Array, " n"]) -> float:
-        return float(0.5 * self.y @ alpha + np.log(np.diag(factor)).sum())
+    def _height(self, L: Float[Array, "n n"], alpha: Float[Array, " n"]) -> float:
+        return float(0.5 * self.y @ alpha + np.log(np.diag(L)).sum())
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import numbers
 import time
 import warnings
 from abc import ABC, abstractmethod
@@ -16,10 +15,11 @@ from jaxtyping import Float
 
 from forestall.arrays import Array
 from forestall.decisions import Assessment, Decisions, Judge
-from forestall.errors import ExtrapolationWarning, ForestallWarning, SpecError
+from forestall.errors import ExtrapolationWarning, ForestallWarning
 from forestall.identify import Criterion, Identification
 from forestall.observations import ContextRows, Schema
 from forestall.problem import Problem
+from forestall.processes import checked_jobs, shared
 from forestall.support import Horizon
 
 if TYPE_CHECKING:
@@ -163,12 +163,10 @@ class Policy(ABC):
     def _answers(
         self, x: Float[Array, "q d_x"], a: Float[Array, "q d_a"] | None, jobs: int
     ) -> Iterable[Assessment]:
-        step = self.block
+        step = max(1, min(self.block, -(-len(x) // checked_jobs(jobs))))
         parts = [slice(i, i + step) for i in range(0, max(1, len(x)), step)]
         blocks = [(x[part], None if a is None else a[part]) for part in parts]
-        if _checked(jobs) == 1 or len(blocks) == 1:
-            return shown((self.answer(*each) for each in blocks), len(blocks))
-        return shown(_shared(self, blocks, jobs), len(blocks))
+        return shown(shared(self.answer, blocks, jobs), len(blocks))
 
     def _warn(self, rows: ContextRows, unheard: Sequence[str | None]) -> None:
         faults = [(i, text) for i, text in enumerate(rows.faults) if text]
@@ -202,27 +200,6 @@ class Method(ABC):
             history: A pandas, polars or pyarrow table, a dict of arrays, or the path
                 of a CSV or Parquet file.
         """
-
-
-def _checked(jobs: int) -> int:
-    whole = isinstance(jobs, numbers.Integral) and not isinstance(jobs, bool)
-    if not whole or jobs < 1:
-        raise SpecError(
-            f"Expected jobs above zero and whole; got {jobs!r}. Pass 1 to stay in this "
-            f"process."
-        )
-    return int(jobs)
-
-
-def _shared(
-    policy: Policy, blocks: Sequence[tuple[Array, Array | None]], jobs: int
-) -> Iterator[Assessment]:
-    """Answer in other processes, each with one thread for its linear algebra."""
-    from joblib import Parallel, delayed, parallel_config
-
-    with parallel_config(backend="loky", n_jobs=jobs, inner_max_num_threads=1):
-        work = Parallel(return_as="generator")
-        yield from work(delayed(policy.answer)(*each) for each in blocks)
 
 
 def shown(parts: Iterable[Assessment], total: int) -> Iterator[Assessment]:

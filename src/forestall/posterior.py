@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -85,11 +86,17 @@ class Groups:
 
     def each(self, variances: Float[Array, " g"]) -> Float[Array, " q"]:
         """Give the variance of each function, by those of the groups."""
-        out = np.zeros(self.n)
+        out = np.bincount(self._rows, variances[self._owners], self.n)
         out[0] = 1.0
-        for rows, variance in zip(self.members, variances, strict=True):
-            out[rows] += variance
         return out
+
+    @cached_property
+    def _rows(self) -> Int[Array, " m"]:
+        return np.concatenate([np.empty(0, dtype=int), *self.members])
+
+    @cached_property
+    def _owners(self) -> Int[Array, " m"]:
+        return np.repeat(np.arange(len(self.members)), list(map(len, self.members)))
 
     @property
     def beliefs(self) -> Float[Array, "k 2"]:
@@ -144,8 +151,8 @@ class Chain:
         self._members = groups.members
         self._single = np.array([len(rows) == 1 for rows in self._members], dtype=bool)
         self._first = np.array([rows[0] for rows in self._members])
-        squares = np.diag(sums.gram)
-        self._loudest = np.array([squares[rows].max() for rows in self._members])
+        self._squares = [sums.gram[np.ix_(rows, rows)] for rows in self._members]
+        self._loudest = np.array([squares.max() for squares in self._squares])
         least = min(UNNOTICED * np.sqrt(noise / sums.n), LOWEST)
         deviations = np.geomspace(least, HIGHEST, GRID)
         self._grid = np.r_[0.0, deviations**2]
@@ -224,9 +231,9 @@ class Chain:
         self, B: Float[Array, "p p"], target: Float[Array, " p"]
     ) -> tuple[Float[Array, " p"], Float[Array, " p"]]:
         L = _factor(B, self.noise)
-        mean = np.asarray(cho_solve((L, True), target))
+        mean = np.asarray(cho_solve((L, True), target, check_finite=False))
         tossed = np.sqrt(self.noise) * self.rng.normal(size=len(mean))
-        return mean, mean + solve_triangular(L, tossed, lower=True, trans=1)
+        return mean, mean + _solved(L, tossed, trans=1)
 
     def _settle(self) -> None:
         """Sum up what the records say of each function beside those that are there.
@@ -237,8 +244,7 @@ class Chain:
         s, (there, root) = self.sums, self._present()
         T = root[:, None] * s.gram[there]
         L = _factor(T[:, there] * root, self.noise)
-        half = solve_triangular(L, T, lower=True)
-        solved = solve_triangular(L, root * s.target[there], lower=True)
+        half, solved = _solved(L, T), _solved(L, root * s.target[there])
         p, q = half.shape
         most = p + sum(map(len, self._members))
         self._rank, self._tall, self._wide = p, np.empty((q, most)), np.empty((most, q))
@@ -258,26 +264,31 @@ class Chain:
             # Of sums with it nothing but rounding would be left without it.
             self.variances[k] = 0.0
             self._settle()
-        across = self._across(rows)
+        less = self._tall[rows, : self._rank] @ self._wide[: self._rank, rows]
+        block = self._squares[k] / self.noise - less
         if len(rows) == 1:
-            d, rho = across[rows[0]], self._r[rows]
+            d, rho = block[0], self._r[rows]
         else:
-            d, axes = np.linalg.eigh(across[rows])
+            d, axes = np.linalg.eigh(block)
             rho = axes.T @ self._r[rows]
         gains = _gains(self._grid[:, None] - self.variances[k], d, rho).sum(axis=1)
-        self._change(k, float(self._grid[_tossed(belief + gains, self.rng)]), across)
+        self._change(k, float(self._grid[_tossed(belief + gains, self.rng)]))
 
-    def _change(self, k: int, variance: float, across: Float[Array, "q b"]) -> None:
+    def _change(self, k: int, variance: float) -> None:
         rows, step = self._members[k], variance - self.variances[k]
         if step == 0.0:
             return
         self.variances[k] = variance
-        inner = np.eye(len(rows)) + step * across[rows]
-        turned = step * np.linalg.solve(inner, across.T)
+        across = self._across(rows)
+        if len(rows) == 1:
+            turned = (step / (1.0 + step * across[rows[0], 0])) * across.T
+        else:
+            inner = np.eye(len(rows)) + step * across[rows]
+            turned = step * np.linalg.solve(inner, across.T)
         new = slice(self._rank, self._rank + len(rows))
         self._tall[:, new], self._wide[new], self._rank = across, turned, new.stop
         self._diagonal -= np.einsum("qb,bq->q", across, turned)
-        self._r = self._r - turned.T @ self._r[rows]
+        self._r = self._r - self._r[rows] @ turned
 
     def _wake(self, asleep: Int[Array, " a"], belief: Float[Array, "a k"]) -> int:
         """Draw the variances of groups of one function that is not there, in order.
@@ -297,8 +308,7 @@ class Chain:
             return len(asleep)
         i = int(awake[0])
         k = 1 + _tossed(told[1:, i], self.rng)
-        across = self._across(at[i : i + 1])
-        self._change(int(asleep[i]), float(self._grid[k]), across)
+        self._change(int(asleep[i]), float(self._grid[k]))
         return i + 1
 
 
@@ -342,6 +352,12 @@ def _factor(B: Float[Array, "k k"], noise: float) -> Float[Array, "k k"]:
     A = B.copy()
     A[np.diag_indices(len(A))] += noise
     return np.asarray(cholesky(A, lower=True, overwrite_a=True, check_finite=False))
+
+
+def _solved(
+    L: Float[Array, "k k"], b: Float[Array, "k ..."], trans: int = 0
+) -> Float[Array, "k ..."]:
+    return solve_triangular(L, b, lower=True, trans=trans, check_finite=False)
 
 
 def _gains(

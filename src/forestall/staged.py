@@ -26,6 +26,7 @@ from forestall.lowrank import Approximation, check_approximation
 from forestall.method import Method, Policy
 from forestall.observations import Observations, good_records
 from forestall.problem import Problem
+from forestall.processes import checked_jobs
 from forestall.rehearsal import Noise, Rehearsal
 from forestall.scale.supply import Supply, supplied
 from forestall.search import Box, Search
@@ -87,8 +88,16 @@ class StagedRehearsal(Method):
             approximation=self.approximation,
         )
 
-    def fit(self, problem: Problem, history: Any) -> StagedPolicy:
-        """Learn a policy from historical records."""
+    def fit(self, problem: Problem, history: Any, *, jobs: int = 1) -> StagedPolicy:
+        """Learn a policy from historical records.
+
+        Args:
+            problem: The question.
+            history: As for :func:`forestall.fit`.
+            jobs: How many processes share the work; the policy is the same. Worth it
+                from some seconds on.
+        """
+        checked_jobs(jobs)
         supply = supplied(problem, history, seed=self.seed)
         if supply.sampled:
             warnings.warn(
@@ -99,7 +108,7 @@ class StagedRehearsal(Method):
                 ForestallWarning,
                 stacklevel=3,
             )
-        policy = StagedPolicy.fitted(self, problem, supply)
+        policy = StagedPolicy.fitted(self, problem, supply, jobs)
         if policy.gap > GAP:
             warnings.warn(
                 f"The fitted system is off by {policy.gap:.0%} on the share of good "
@@ -135,12 +144,12 @@ class StagedPolicy(Policy):
     @classmethod
     @one_thread()
     def fitted(
-        cls, method: StagedRehearsal, problem: Problem, supply: Supply
+        cls, method: StagedRehearsal, problem: Problem, supply: Supply, jobs: int
     ) -> StagedPolicy:
         """Learn every mechanism and its law."""
         data, (lower, upper) = supply.sample, supply.range
         horizon = Horizon.of(data.schema.context, data.x)
-        learned = Builder(method.parts, problem, supply).learned()
+        learned = Builder(method.parts, problem, supply, jobs).learned()
         return cls(
             problem=problem,
             schema=data.schema,

@@ -13,7 +13,13 @@ import typer
 
 from forestall import screen
 from forestall.cli.cluster import spread
-from forestall.cli.methods import METHODS, class_named, method_named, size_text
+from forestall.cli.methods import (
+    METHODS,
+    class_named,
+    method_named,
+    shared_by,
+    size_text,
+)
 from forestall.cli.options import Cluster, History, Json, Question, Records, Step
 from forestall.cli.tables import check_distinct
 from forestall.errors import ForestallWarning, SpecError
@@ -85,6 +91,9 @@ def fit(
             show_default=False,
         ),
     ] = None,
+    jobs: Annotated[
+        int, typer.Option(min=1, help="Processes at once, for staged.")
+    ] = 1,
     step: Step = None,
     cluster: Cluster = None,
     as_json: Json = False,
@@ -97,10 +106,11 @@ def fit(
 
         question = read_question(problem, step)
         learner = method_named(method, approximation)
+        together = shared_by(jobs, method, learner)
         update(f"Learning ({type(learner).__name__})")
         start = time.perf_counter()
         with spread(history, cluster) as records:
-            policy = learner.fit(question, records)
+            policy = learner.fit(question, records, **together)
         seconds = time.perf_counter() - start
         update("Saving")
         store.save(policy, place)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from typing import TYPE_CHECKING
 
 from forestall.errors import SpecError, nearest
@@ -51,6 +52,24 @@ def method_named(name: str, approximation: str | None = None) -> Method:
     if approximation is None:
         return method()
     return method(approximation=approximation_named(approximation))
+
+
+def shared_by(jobs: int, name: str, method: Method) -> dict[str, int]:
+    """What to tell a method of processes that share the work; nothing for one.
+
+    Args:
+        jobs: How many there are.
+        name: What the method was called.
+        method: The method.
+    """
+    if jobs == 1:
+        return {}
+    if "jobs" not in inspect.signature(method.fit).parameters:
+        raise SpecError(
+            f"Expected --jobs with --method staged only; got it with {name!r}, which "
+            f"learns in one process. Leave it out."
+        )
+    return {"jobs": jobs}
 
 
 def size_text(method: Method, n: int) -> str:
