@@ -72,6 +72,26 @@ def test_an_approximation_larger_than_the_history_is_told(
         assert f"there are {N}" in result.stderr
 
 
+def test_processes_share_what_the_default_learns(problem, history, tmp_path):
+    out = tmp_path / "p.forestall"
+    result = invoke("fit", problem, history, "-o", out, "--jobs", 2, "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["records"] == N
+
+
+def test_processes_that_could_share_nothing_are_refused(problem, history, tmp_path):
+    out = tmp_path / "p.forestall"
+    result = invoke(
+        *("fit", problem, history, "-o", out, "--method", "nested", "--jobs", 2)
+    )
+    assert result.exit_code == 2
+    assert (
+        "Expected --jobs with --method staged only; got it with 'nested'"
+        in " ".join(result.stderr.split())
+    )
+    assert not out.exists()
+
+
 def test_at_more_than_full_rank_all_records_are_used_as_the_warning_says(
     problem, history, tmp_path
 ):

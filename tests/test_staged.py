@@ -38,6 +38,21 @@ def between():
     return QUICK.fit(task.problem, task.history(300, seed=0))
 
 
+def test_processes_that_share_a_fit_change_nothing(policy):
+    shared = QUICK.fit(LENDING, lending(300), jobs=2)
+    contexts = contexts_of(LENDING, lending(40), slice(None))
+    alone, together = policy.recommend(contexts), shared.recommend(contexts, jobs=2)
+    np.testing.assert_array_equal(together.actions, alone.actions)
+    np.testing.assert_allclose(together.probability, alone.probability, atol=1e-9)
+    assert together.verdict == alone.verdict
+
+
+@pytest.mark.parametrize("jobs", [0, -1, True])
+def test_no_process_cannot_share_a_fit(jobs):
+    with pytest.raises(SpecError, match="Expected jobs above zero and whole; got"):
+        forestall.fit(LENDING, lending(300), jobs=jobs)
+
+
 def rehearsed(policy, x, a, n_paths=16, gradient=False, altered=None):
     system = policy.system
     noise = Noise.drawn(system.n_noises, n_paths, 3, np.random.default_rng(0))
