@@ -80,8 +80,13 @@ class Numbers(Layout):
 def learned_mean(z, v, n_draws, rng, sample=None):
     """Learn one mean as a system does, hyperparameters and all."""
     state, inputs = np.column_stack([z, v]), np.arange(z.shape[1])
-    parts = replace(StagedRehearsal().parts, n_draws=n_draws, local_laws=False)
+    parts = replace(
+        StagedRehearsal().parts,
+        n_draws=n_draws,
+        local_laws=False,
+        seed=int(rng.integers(1 << 31)),
+    )
     functions = Functions(parts, Numbers(), state[:sample], len(v))
-    equation = functions(inputs, z.shape[1], rng)
+    equation = functions((z.shape[1], *inputs.tolist()))
     equation, moments = equation.structured(equation.count(state), inputs, rng)
     return equation.mechanism(moments, state[:sample])

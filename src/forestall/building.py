@@ -11,9 +11,8 @@ from jaxtyping import Float
 
 from forestall.arrays import Array
 from forestall.coin import Coin
-from forestall.draft import Moments
 from forestall.equation import Counts, Equation
-from forestall.functions import Functions, Parts
+from forestall.functions import Functions, Parts, Settled
 from forestall.law import Law
 from forestall.loudness import Hearing, Loudness
 from forestall.mechanism import Mechanism
@@ -36,21 +35,6 @@ class Learned:
 
     system: Rehearsal
     density: Density
-
-
-@dataclass(frozen=True, eq=False)
-class Settled:
-    """An equation that all records have settled.
-
-    Args:
-        equation: The equation, with what is drawn for it.
-        mechanism: Its mean.
-        law: How it strays; ``None`` where there is none, or it is yet to be counted.
-    """
-
-    equation: Equation
-    mechanism: Mechanism
-    law: Law | None
 
 
 class Builder:
@@ -86,15 +70,17 @@ class Builder:
         keys = sorted(
             (key for piece in wanted for key in piece.keys), key=len, reverse=True
         )
-        equations = self._each(self._laid, [(key,) for key in keys])
+        equations = self._each(self.functions, [(key,) for key in keys])
         noisy = [piece.keys[0] for piece in wanted if self._is_noisy(piece)]
         hearing = self._hearing({key: equations[key] for key in noisy})
         counts, heard, density = self._counts(equations, hearing)
+        # The laws of a sample have to wait for all records to be counted.
+        lawful = set() if self.supply.sampled else set(noisy)
         settled = self._each(
-            self._settled,
+            self.functions.settled,
             [
-                (key, equations[key], counts.moments[key], key in noisy)
-                for key in equations
+                (key, equation, counts.moments[key], key in lawful)
+                for key, equation in equations.items()
             ],
         )
         mechanisms = {key: each.mechanism for key, each in settled.items()}
@@ -117,31 +103,6 @@ class Builder:
         """Learn something of each equation; those of most inputs take longest."""
         names = [first for first, *_ in asked]
         return dict(zip(names, shared(learn, asked, self.jobs), strict=True))
-
-    def _laid(self, key: Key) -> Equation:
-        """Choose the functions of an equation."""
-        column, *inputs = key
-        rng = np.random.default_rng([self.parts.seed, 0, *key])
-        return self.functions(np.array(inputs, dtype=int), column, rng)
-
-    def _settled(
-        self, key: Key, equation: Equation, moments: Moments, noisy: bool
-    ) -> Settled:
-        """Draw its hyperparameters and settle its mean; a sample's law has to wait."""
-        rng = np.random.default_rng([self.parts.seed, 5, *key])
-        variables = self.functions.variables(equation.inputs)
-        equation, moments = equation.structured(moments, variables, rng)
-        mechanism, law = equation.mechanism(moments, self.state), None
-        if noisy and not self.supply.sampled:
-            law = Law.of(
-                self.state[:, equation.inputs],
-                mechanism.residuals,
-                self.parts.n_draws,
-                rng,
-                local=self.parts.local_laws,
-                influence=equation.influence,
-            )
-        return Settled(equation, mechanism, law)
 
     def _is_noisy(self, piece: Piece) -> bool:
         """Whether a variable has a law besides its mean."""

@@ -13,12 +13,13 @@ from forestall.draft import Draft, Moments
 from forestall.equation import ABSURD, LOGISTIC, Equation, Toss, Usual
 from forestall.hills import COARSE, FINE
 from forestall.influence import tamed
+from forestall.law import Law
 from forestall.likeliest import everything, guessed, refined
 from forestall.likelihood import curved
 from forestall.loudness import Loudness
 from forestall.lowrank import Approximation
 from forestall.mechanism import Mechanism
-from forestall.pieces import Layout
+from forestall.pieces import Key, Layout
 from forestall.select import Alternatives, Choice
 
 EVERYWHERE = (-np.inf, np.inf)
@@ -120,6 +121,21 @@ class Heard:
         return None if self.unit is None else self.quiet * self.unit**2
 
 
+@dataclass(frozen=True, eq=False)
+class Settled:
+    """An equation that all records have settled.
+
+    Args:
+        equation: The equation, with what is drawn for it.
+        mechanism: Its mean.
+        law: How it strays; ``None`` where there is none, or it is yet to be counted.
+    """
+
+    equation: Equation
+    mechanism: Mechanism
+    law: Law | None
+
+
 class Functions:
     """Lays out the equation of one variable after the other.
 
@@ -152,16 +168,16 @@ class Functions:
             return np.zeros_like(inputs)
         return self.layout.variables(inputs)
 
-    def __call__(
-        self, inputs: Int[Array, " d"], column: int, rng: np.random.Generator
-    ) -> Equation:
+    def __call__(self, key: Key) -> Equation:
         """Choose the functions of a mean.
 
         Args:
-            inputs: The columns it follows from.
-            column: The column that it is the mean of.
-            rng: What draws are made with.
+            key: The column that it is the mean of, then those that it follows from.
         """
+        column, inputs = key[0], np.array(key[1:], dtype=int)
+        # A generator of its own: in which order equations are learned, and by which
+        # process, changes nothing.
+        rng = np.random.default_rng([self.parts.seed, 0, *key])
         z, v = self.state[:, inputs], self.state[:, column]
         if np.ptp(v) == 0.0:
             draft = self._draft(z, v, _flat(len(inputs), 0.0), rng).certain()
@@ -197,6 +213,33 @@ class Functions:
         draft = replace(draft, heard=heard.share(z, v))
         usual, spread = heard.usual, heard.usual.spread
         return Equation(inputs, column, ends, draft, usual, spread, heard.quiet, starts)
+
+    def settled(
+        self, key: Key, equation: Equation, moments: Moments, lawful: bool
+    ) -> Settled:
+        """Draw hyperparameters by the sums over all records, and settle the mean.
+
+        Args:
+            key: What the equation is called.
+            equation: Its functions.
+            moments: The sums.
+            lawful: Whether its law is learned, too, from the records looked at.
+        """
+        rng = np.random.default_rng([self.parts.seed, 5, *key])
+        variables = self.variables(equation.inputs)
+        equation, moments = equation.structured(moments, variables, rng)
+        mechanism = equation.mechanism(moments, self.state)
+        if not lawful:
+            return Settled(equation, mechanism, None)
+        law = Law.of(
+            self.state[:, equation.inputs],
+            mechanism.residuals,
+            self.parts.n_draws,
+            rng,
+            local=self.parts.local_laws,
+            influence=equation.influence,
+        )
+        return Settled(equation, mechanism, law)
 
     def _heard(
         self,
