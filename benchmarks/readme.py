@@ -23,10 +23,14 @@ TABLES: dict[str, Callable[[], str]] = {
     "unseen": lambda: pooled_markdown(summarise(RESULTS / "unseen.csv")),
     "rivals": lambda: to_markdown(summarise(RESULTS / "rivals.csv"), COLUMNS[:-1]),
 }
-SPEED: dict[str, Callable[[], str]] = {
-    name: partial(table, RESULTS / "speed") for name, table in OF_SPEED.items()
+HONEST = ["lift share", "cover", "width", "bias"]
+AT_SCALE: dict[str, Callable[[], str]] = {
+    **{name: partial(table, RESULTS / "speed") for name, table in OF_SPEED.items()},
+    "histories": lambda: to_markdown(summarise(RESULTS / "large-histories.csv"), HONEST),
+    "large": lambda: to_markdown(summarise(RESULTS / "large.csv"), HONEST),
+    "unchosen": lambda: pooled_markdown(summarise(RESULTS / "large-unseen.csv")),
 }
-PAGES = {README: TABLES, SCALE: SPEED}
+PAGES = {README: TABLES, SCALE: AT_SCALE}
 
 
 def filled(text: str, made: Mapping[str, str]) -> str:
