@@ -11,6 +11,7 @@ from forestall.arrays import Array
 from forestall.expansion import pivoted_cholesky
 from forestall.hills import COARSE
 from forestall.kernels import median_bandwidth, quick_gram
+from forestall.mechanism import single
 from forestall.posterior import Chain, Groups, Kind
 from forestall.woodbury import Woodbury
 
@@ -88,6 +89,20 @@ class Terms:
             parts.append(quick_gram(z / self.bandwidth, self.centres))
         return np.concatenate(parts, axis=1)
 
+    def added_up(
+        self, z: Float[Array, "n d"], weights: Float[Array, " q"]
+    ) -> Float[Array, " n"]:
+        """Add them up by their weights, to seven digits of hills and bumps."""
+        t, n_slopes = np.clip(z, self.lower, self.upper), len(self.sloped)
+        slopes, w = weights[:n_slopes], single(weights[n_slopes:])
+        n_hills = COARSE.tops * len(self.hilly)
+        out = t[:, self.sloped] @ slopes
+        if n_hills:
+            out += COARSE(single(t[:, self.hilly])) @ w[:n_hills]
+        if len(self.centres):
+            out += quick_gram(z / self.bandwidth, self.centres) @ w[n_hills:]
+        return out
+
 
 @dataclass(frozen=True, eq=False)
 class Loudness:
@@ -132,8 +147,9 @@ class Loudness:
             return np.ones(len(z))
         # Of what has no weight nothing is evaluated: a draw has few of all functions.
         terms = self.terms.some(np.unique(self.terms.groups[there]))
-        rows = terms(z) - self.mean[there]
-        return np.exp(0.5 * np.clip(rows @ weights[there], *self.ends))
+        weights = weights[there]
+        fitted = terms.added_up(z, weights) - self.mean[there] @ weights
+        return np.exp(0.5 * np.clip(fitted, *self.ends))
 
 
 @dataclass(frozen=True, eq=False)

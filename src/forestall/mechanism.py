@@ -118,9 +118,11 @@ class Mechanism:
         return out * self.scale
 
     def _angles(self, t: Float[Array, "n d"]) -> Float[Array, "n f"]:
-        angles = t @ self.frequencies.T + self.phases
         # An absurd input must not overflow; where it is on a wave means nothing.
-        return single(np.clip(angles, -FARTHEST, FARTHEST, out=angles))
+        near = single(np.clip(t, -FARTHEST, FARTHEST))
+        angles = near @ single(self.frequencies).T
+        angles += single(self.phases)
+        return angles
 
 
 def single(v: Float[Array, ...]) -> Float32[Array, ...]:

@@ -10,7 +10,7 @@ differentiated along the path.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -254,32 +254,39 @@ class Rehearsal:
         )
 
 
+@dataclass(eq=False)
 class _Path:
-    """The state of all paths of a block in one drawn world, as it fills up."""
+    """The state of all paths of a block in one drawn world, as it fills up.
 
-    def __init__(self, state: Array, shape: tuple[int, int], tangents: Array | None):
-        self.state, self.shape, self.tangents = state, shape, tangents
+    Args:
+        state: The values.
+        shape: How many pairs there are, and paths of each.
+        n_actions: The number of actions.
+        differentiates: Whether slopes by the actions are wanted.
+        altered: The action that each altered column is.
+        slopes: How the columns that follow from these do.
+    """
+
+    state: Float[Array, "n w"]
+    shape: tuple[int, int]
+    n_actions: int
+    differentiates: bool
+    altered: dict[int, int] = field(default_factory=dict)
+    slopes: dict[int, Float[Array, "n d_a"]] = field(default_factory=dict)
 
     @classmethod
     def start(cls, system: Rehearsal, x: Array, n_paths: int, gradient: bool) -> _Path:
         state = np.empty((len(x) * n_paths, system.width))
         state[:, : x.shape[1]] = np.repeat(x, n_paths, axis=0)
-        tangents = None
-        if gradient:
-            tangents = np.zeros((*state.shape, system.n_actions))
-        return cls(state, (len(x), n_paths), tangents)
-
-    @property
-    def differentiates(self) -> bool:
-        return self.tangents is not None
+        return cls(state, (len(x), n_paths), system.n_actions, gradient)
 
     def inputs(self, columns: Int[Array, " d"]) -> Float[Array, "n d"]:
         return self.state[:, columns]
 
     def set(self, node: Node, a: Float[Array, " p"]) -> None:
+        assert node.action is not None
         self.state[:, node.columns] = np.repeat(a, self.shape[1])[:, None]
-        if self.tangents is not None:
-            self.tangents[:, node.columns, node.action] = 1.0
+        self.altered[node.columns.start] = node.action
 
     def follow(
         self,
@@ -300,15 +307,21 @@ class _Path:
         law = node.law.at(z, draw, centre)
         value = centre + law.quantile(u)
         self.state[:, node.columns] = value[:, None]
-        if self.tangents is not None and self.tangents[:, node.inputs].any():
+        moved = {*self.altered, *self.slopes}
+        if self.differentiates and not moved.isdisjoint(node.inputs.tolist()):
             by_input = node.mechanisms[0].gradient(z, draw) * law.rise[:, None]
-            self.tangents[:, node.columns] = self.chain(node.inputs, by_input)[:, None]
+            self.slopes[node.columns.start] = self.chain(node.inputs, by_input)
 
     def chain(
         self, columns: Int[Array, " d"], by_input: Float[Array, "n d"]
     ) -> Float[Array, "n d_a"]:
-        assert self.tangents is not None
-        return np.einsum("nd,nda->na", by_input, self.tangents[:, columns])
+        out = np.zeros((len(by_input), self.n_actions))
+        for column, slope in zip(columns.tolist(), by_input.T, strict=True):
+            if column in self.altered:
+                out[:, self.altered[column]] += slope
+            elif column in self.slopes:
+                out += slope[:, None] * self.slopes[column]
+        return out
 
 
 def _sampled_level(
