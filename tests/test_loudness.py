@@ -155,3 +155,15 @@ def test_few_records_over_and_over_are_no_accident():
     residuals = rng.normal(size=20)[which]
     spread = Loudness.of(z, residuals, 4, rng)
     assert spread is None or np.isfinite(spread(z, 0)).all()
+
+
+def test_roughly_is_the_same_to_seven_digits(rng):
+    z = rng.normal(size=(400, 3))
+    residuals = np.exp(0.6 * z[:, 0] + 0.5 * np.sin(2.0 * z[:, 1])) * rng.normal(
+        size=400
+    )
+    loudness = Loudness.of(z, residuals, 6, rng)
+    far = np.concatenate([z, 30.0 * z])
+    for draw in range(7):
+        exact = loudness(far, draw)
+        np.testing.assert_allclose(loudness.roughly(far, draw), exact, rtol=1e-5)

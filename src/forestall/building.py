@@ -1,4 +1,4 @@
-"""Learning a system of mechanisms from the records, one variable after the other."""
+"""Learning a system of mechanisms from the records, each variable by itself."""
 
 from __future__ import annotations
 
@@ -75,19 +75,20 @@ class Builder:
         hearing = self._hearing({key: equations[key] for key in noisy})
         counts, heard, density = self._counts(equations, hearing)
         # The laws of a sample have to wait for all records to be counted.
-        lawful = set() if self.supply.sampled else set(noisy)
+        told = set() if self.supply.sampled else set(noisy)
         settled = self._each(
             self.functions.settled,
             [
-                (key, equation, counts.moments[key], key in lawful)
+                (key, equation, counts.moments[key], key in told)
                 for key, equation in equations.items()
             ],
         )
         mechanisms = {key: each.mechanism for key, each in settled.items()}
-        laws = {key: each.law for key, each in settled.items() if each.law is not None}
         if self.supply.sampled:
             learned = {key: settled[key] for key in noisy}
             laws = self._laws(learned, self._spreads(hearing, heard))
+        else:
+            laws = {key: each.law for key, each in settled.items() if each.law}
         system = Rehearsal(
             tuple(self._node(piece, mechanisms, laws) for piece in pieces),
             tuple(self._outcome(piece, mechanisms, laws) for piece in outcomes),

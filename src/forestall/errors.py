@@ -54,6 +54,11 @@ class MissingExtraError(ForestallError, ImportError):
             f"Expected the package {package!r}, which is not installed. "
             f"Install it with: pip install 'forestall[{extra}]'"
         )
+        self.package, self.extra = package, extra
+
+    def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str]]:
+        """Say how it is made anew in another process."""
+        return type(self), (self.package, self.extra)
 
 
 class ForestallWarning(UserWarning):

@@ -1,4 +1,4 @@
-"""Choosing the functions of every mean, by a sample of the records."""
+"""Choosing the functions of every mean by a sample; all records then settle them."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class Settled:
 
 
 class Functions:
-    """Lays out the equation of one variable after the other.
+    """Lays out the equation of each variable, and settles it.
 
     Attributes:
         coins: The two values of each column that has no more.
@@ -215,7 +215,7 @@ class Functions:
         return Equation(inputs, column, ends, draft, usual, spread, heard.quiet, starts)
 
     def settled(
-        self, key: Key, equation: Equation, moments: Moments, lawful: bool
+        self, key: Key, equation: Equation, moments: Moments, with_law: bool
     ) -> Settled:
         """Draw hyperparameters by the sums over all records, and settle the mean.
 
@@ -223,13 +223,13 @@ class Functions:
             key: What the equation is called.
             equation: Its functions.
             moments: The sums.
-            lawful: Whether its law is learned, too, from the records looked at.
+            with_law: Whether its law is learned, too, from the records looked at.
         """
         rng = np.random.default_rng([self.parts.seed, 5, *key])
         variables = self.variables(equation.inputs)
         equation, moments = equation.structured(moments, variables, rng)
         mechanism = equation.mechanism(moments, self.state)
-        if not lawful:
+        if not with_law:
             return Settled(equation, mechanism, None)
         law = Law.of(
             self.state[:, equation.inputs],

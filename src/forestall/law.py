@@ -102,7 +102,7 @@ class Law:
         return LawAt(
             self.grid,
             self.below[:, draw],
-            np.ones(len(z)) if self.spread is None else self.spread(z, draw),
+            np.ones(len(z)) if self.spread is None else self.spread.roughly(z, draw),
             None if self.distortion is None else self.distortion(z, draw),
         )
 
@@ -186,6 +186,8 @@ class Spread:
         """Give the spread at each input, in units of the common one."""
         Psi, near = self.features(z)
         return np.exp(0.5 * near * np.clip(Psi @ self.weights[draw], *self.ends))
+
+    roughly = __call__
 
 
 @dataclass(frozen=True, eq=False)

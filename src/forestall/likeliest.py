@@ -143,7 +143,7 @@ class Selection:
         return int(self.likelihood.groups.max()) + 1
 
     def maximised(self) -> Float[Array, " k"]:
-        """Descend from several starts; keep the best end.
+        """Descend some way from several starts, and from the best of them to the end.
 
         A wiggly and a smooth start without hills, then hills on the better one, and
         hills from the outset: either may hide the other way to explain the records.

@@ -140,15 +140,26 @@ class Loudness:
         return cls.of(z, residuals, 0, np.random.default_rng(0))
 
     def __call__(self, z: Float[Array, "n d"], draw: int) -> Float[Array, " n"]:
-        """Give the spread at each input."""
-        weights = self.weights[draw]
-        (there,) = np.nonzero(weights)
+        """Give the spread at each input to all digits, which sums over records need."""
+        terms, there = self._there(draw)
         if not len(there):
             return np.ones(len(z))
-        # Of what has no weight nothing is evaluated: a draw has few of all functions.
-        terms = self.terms.some(np.unique(self.terms.groups[there]))
-        weights = weights[there]
-        fitted = terms.added_up(z, weights) - self.mean[there] @ weights
+        return self._spread((terms(z) - self.mean[there]) @ self.weights[draw, there])
+
+    def roughly(self, z: Float[Array, "n d"], draw: int) -> Float[Array, " n"]:
+        """Give the same to seven digits, which drawn worlds need."""
+        terms, there = self._there(draw)
+        if not len(there):
+            return np.ones(len(z))
+        weights = self.weights[draw, there]
+        return self._spread(terms.added_up(z, weights) - self.mean[there] @ weights)
+
+    def _there(self, draw: int) -> tuple[Terms, Int[Array, " k"]]:
+        """Leave out what has no weight: a draw has few of all functions."""
+        (there,) = np.nonzero(self.weights[draw])
+        return self.terms.some(np.unique(self.terms.groups[there])), there
+
+    def _spread(self, fitted: Float[Array, " n"]) -> Float[Array, " n"]:
         return np.exp(0.5 * np.clip(fitted, *self.ends))
 
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 # Bytes that the contexts answered at a time may take, and how many these may be.
 BUDGET = 1 << 25
 FEWEST, MOST = 16, 256
+# Fewer contexts than this are answered sooner than another process is told of them.
+WORTH_IT = 8
 # Columns as long as the history that answering one context takes, about.
 COLUMNS = 8
 # Seconds after which a batch shows how far it is.
@@ -163,7 +165,8 @@ class Policy(ABC):
     def _answers(
         self, x: Float[Array, "q d_x"], a: Float[Array, "q d_a"] | None, jobs: int
     ) -> Iterable[Assessment]:
-        step = max(1, min(self.block, -(-len(x) // checked_jobs(jobs))))
+        share = max(WORTH_IT, -(-len(x) // checked_jobs(jobs)))
+        step = min(self.block, share)
         parts = [slice(i, i + step) for i in range(0, max(1, len(x)), step)]
         blocks = [(x[part], None if a is None else a[part]) for part in parts]
         return shown(shared(self.answer, blocks, jobs), len(blocks))

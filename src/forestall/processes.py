@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import numbers
+import signal
+import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from forestall.errors import SpecError
+
+# What a shell reports of a program that was told to end.
+TERMINATED = 143
 
 
 def checked_jobs(jobs: int) -> int:
@@ -25,17 +32,38 @@ def shared(
 ) -> Iterator[Any]:
     """Yield what a function makes of each item, in order.
 
+    Errors come back as they are; warnings of another process do not.
+
     Args:
         function: What is called, in other processes where ``jobs`` is above one, each
             with one thread for its linear algebra.
         items: Its arguments, each time.
-        jobs: How many processes share the work.
+        jobs: How many processes share the work, at most one for each item.
     """
-    if jobs == 1 or len(items) < 2:
+    n_jobs = min(jobs, len(items))
+    if n_jobs < 2:
         yield from (function(*each) for each in items)
         return
     from joblib import Parallel, delayed, parallel_config
 
-    with parallel_config(backend="loky", n_jobs=jobs, inner_max_num_threads=1):
+    with (
+        parallel_config(backend="loky", n_jobs=n_jobs, inner_max_num_threads=1),
+        _ending_together(),
+    ):
         work = Parallel(return_as="generator")
         yield from work(delayed(function)(*each) for each in items)
+
+
+@contextmanager
+def _ending_together() -> Iterator[None]:
+    """Unwind when told to end, so that no process is left behind."""
+    # Only the first thread has a say in what a signal does.
+    first = threading.current_thread() is threading.main_thread()
+    if not first or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)

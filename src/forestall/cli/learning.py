@@ -106,7 +106,7 @@ def fit(
 
         question = read_question(problem, step)
         learner = method_named(method, approximation)
-        together = shared_by(jobs, method, learner)
+        together = shared_by(jobs, method)
         update(f"Learning ({type(learner).__name__})")
         start = time.perf_counter()
         with spread(history, cluster) as records:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 from typing import TYPE_CHECKING
 
 from forestall.errors import SpecError, nearest
@@ -26,6 +25,7 @@ METHODS = {
 # What Python and the tables of ``compare`` call them.
 CLASSES = {kind: name for name, (_, kind) in METHODS.items()}
 OF_LOW_RANK = ("staged", "nested", "conditional")
+SHARED = ("staged",)
 KINDS = ("nystrom", "fourier")
 
 
@@ -54,22 +54,19 @@ def method_named(name: str, approximation: str | None = None) -> Method:
     return method(approximation=approximation_named(approximation))
 
 
-def shared_by(jobs: int, name: str, method: Method) -> dict[str, int]:
+def shared_by(jobs: int, name: str) -> dict[str, int]:
     """What to tell a method of processes that share the work; nothing for one.
 
     Args:
         jobs: How many there are.
         name: What the method was called.
-        method: The method.
     """
-    if jobs == 1:
-        return {}
-    if "jobs" not in inspect.signature(method.fit).parameters:
+    if jobs > 1 and CLASSES.get(name, name) not in SHARED:
         raise SpecError(
-            f"Expected --jobs with --method staged only; got it with {name!r}, which "
-            f"learns in one process. Leave it out."
+            f"Expected --jobs with --method {' or '.join(SHARED)} only; got it with "
+            f"{name!r}, which learns in one process. Leave it out."
         )
-    return {"jobs": jobs}
+    return {"jobs": jobs} if jobs > 1 else {}
 
 
 def size_text(method: Method, n: int) -> str:
