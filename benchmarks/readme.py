@@ -24,10 +24,16 @@ TABLES: dict[str, Callable[[], str]] = {
     "rivals": lambda: to_markdown(summarise(RESULTS / "rivals.csv"), COLUMNS[:-1]),
 }
 HONEST = ["lift share", "cover", "width", "bias"]
+
+
+def honest(plan: str) -> str:
+    return to_markdown(summarise(RESULTS / f"{plan}.csv"), HONEST)
+
+
 AT_SCALE: dict[str, Callable[[], str]] = {
     **{name: partial(table, RESULTS / "speed") for name, table in OF_SPEED.items()},
-    "histories": lambda: to_markdown(summarise(RESULTS / "large-histories.csv"), HONEST),
-    "large": lambda: to_markdown(summarise(RESULTS / "large.csv"), HONEST),
+    "histories": lambda: honest("large-histories"),
+    "large": lambda: honest("large"),
     "unchosen": lambda: pooled_markdown(summarise(RESULTS / "large-unseen.csv")),
 }
 PAGES = {README: TABLES, SCALE: AT_SCALE}
