@@ -19,6 +19,7 @@ METHODS = {
     "staged": StagedRehearsal(n_draws=1, n_paths=4, search=SEARCH),
     "uneven": StagedRehearsal(n_draws=1, n_paths=4, search=SEARCH),
     "tossed": StagedRehearsal(n_draws=1, n_paths=4, search=SEARCH),
+    "forked": StagedRehearsal(n_draws=1, n_paths=4, search=SEARCH),
 }
 PROBLEM = Problem(
     context=["age", "ward"],
@@ -56,11 +57,20 @@ def tossed_history(n=60):
     return columns | {"effect": (columns["effect"] > 0.9).astype(float)}
 
 
+def forked_history(n=160):
+    """A history whose effect is there or not, and never quite the same."""
+    columns, rng = history(n), np.random.default_rng(1)
+    there = rng.random(n) < 1.0 / (1.0 + np.exp(-4.0 * (columns["dose"] - 1.0)))
+    noise = (0.1 * rng.normal(size=n)).round(2)
+    return columns | {"effect": 2.0 * there - 1.0 + noise}
+
+
 HISTORIES = {
     "nested": history,
     "staged": history,
     "uneven": uneven_history,
     "tossed": tossed_history,
+    "forked": forked_history,
 }
 
 

@@ -199,11 +199,13 @@ def test_what_is_told_of_it_is_in_its_own_units(tmp_path):
     np.testing.assert_array_equal(asked(policy).probability, asked(again).probability)
 
 
-def test_three_values_are_numbers():
-    history = loans(300)
-    history["repaid"][:3] = 0.5
+def test_three_values_are_no_yes_or_no():
+    history = loans(1000)
+    history["repaid"][:10] = 0.5
     policy = QUICK.fit(RETURNED, history)
-    assert isinstance(policy.system.outcomes[0].law, Law)
+    assert not isinstance(policy.system.outcomes[0].law, Coin)
+    told, truth = asked(policy), chance(*GRID.T)
+    assert np.sqrt(np.mean((told.probability - truth) ** 2)) < 0.05
 
 
 BOUNDS = {

@@ -60,6 +60,7 @@ ORDER = [
     "loudness",
     "equation",
     "law",
+    "fork",
     "rehearsal",
     "search",
     "decisions",

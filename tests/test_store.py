@@ -329,7 +329,7 @@ def test_what_a_file_is_about_is_told_without_reading_arrays(fitted, path, monke
     fitted("staged").save(path)
     monkeypatch.setattr(store.Archive, "array", None)
     about = store.about(path)
-    assert about["format"] == store.FORMAT == 4
+    assert about["format"] == store.FORMAT == 5
     assert about["method"] == "StagedRehearsal"
     assert Problem.from_dict(about["problem"]) == LENDING
     assert about["history"] == {
@@ -495,7 +495,7 @@ def test_a_newer_format_is_refused_with_advice(path, monkeypatch, fitted):
         patch.setattr(store, "_versions", lambda: {"forestall": "9.1.0"})
         fitted("linear").save(path)
     said = (
-        r"Expected a saved policy of format 4 or older; got format 7 \(written by "
+        r"Expected a saved policy of format 5 or older; got format 7 \(written by "
         r"forestall 9\.1\.0\), which forestall .* does not know\. Update with: pip "
         r"install --upgrade forestall"
     )

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from forestall.arrays import Array
 from forestall.coin import Coin
 from forestall.equation import Counts, Equation
+from forestall.fork import Fork
 from forestall.functions import Functions, Parts, Settled
 from forestall.law import Law
 from forestall.loudness import Hearing, Loudness
@@ -158,12 +159,17 @@ class Builder:
         self,
         learned: Mapping[Key, Settled],
         spreads: Mapping[Key, Loudness | None],
-    ) -> dict[Key, Law]:
-        """Learn the laws of what strays from the means, from all records."""
-        if not learned:
-            return {}
+    ) -> dict[Key, Law | Fork]:
+        """Learn the laws of what strays from the means, from all records.
+
+        The two ways of a fork are learned from the sample.
+        """
+        told = self._each(self.functions.fork, [(key,) for key in learned])
+        forks = {key: fork for key, fork in told.items() if fork is not None}
         blanks, strays = {}, {}
         for key, each in learned.items():
+            if key in forks:
+                continue
             equation, mechanism = each.equation, each.mechanism
             z, local = self.state[:, equation.inputs], self.parts.local_laws
             blank = Blank.of(
@@ -176,17 +182,20 @@ class Builder:
             shrunk = float(np.sqrt(1.0 - mechanism.leverage.mean()))
             strays[key] = Strays(equation.still(), mechanism.still(), blank, shrunk)
             blanks[key] = blank
+        if not blanks:
+            return {**forks}
         tallies = self.supply.total(Straying(strays)).tallies
-        return {
+        laws = {
             key: blank.law(tallies[key], self.parts.n_draws, self.rng)
             for key, blank in blanks.items()
         }
+        return {**laws, **forks}
 
     def _node(
         self,
         piece: Piece,
         mechanisms: Mapping[Key, Mechanism],
-        laws: Mapping[Key, Law],
+        laws: Mapping[Key, Law | Fork],
     ) -> Node:
         own = tuple(mechanisms[key] for key in piece.keys)
         actions = tuple(self.problem.actions)
@@ -206,7 +215,7 @@ class Builder:
         self,
         piece: Piece,
         mechanisms: Mapping[Key, Mechanism],
-        laws: Mapping[Key, Law],
+        laws: Mapping[Key, Law | Fork],
     ) -> Outcome:
         mechanism = mechanisms[piece.keys[0]]
         return Outcome(piece.inputs, mechanism, self._law(piece, laws))
@@ -215,7 +224,7 @@ class Builder:
         """The law of a variable with two values; ``None`` where it has more."""
         return self.functions.coins[piece.columns.start]
 
-    def _law(self, piece: Piece, laws: Mapping[Key, Law]) -> Law | Coin:
+    def _law(self, piece: Piece, laws: Mapping[Key, Law | Fork]) -> Law | Coin | Fork:
         """How a variable strays."""
         coin = self._coin(piece)
         return laws[piece.keys[0]] if coin is None else coin

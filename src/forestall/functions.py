@@ -11,6 +11,7 @@ from forestall.arrays import Array
 from forestall.coin import Coin
 from forestall.draft import Draft, Moments
 from forestall.equation import ABSURD, LOGISTIC, Equation, Toss, Usual
+from forestall.fork import Fork, Way, parted
 from forestall.hills import COARSE, FINE
 from forestall.influence import tamed
 from forestall.law import Law
@@ -28,6 +29,9 @@ EVERYWHERE = (-np.inf, np.inf)
 LOOKS = 5
 # Fewer of the rarer value than this show how rare it is, and nothing else.
 FEWEST = 3
+# Seeds of what a fork consists of, odds and two ways, of which each may fork again: all
+# different, as a heap numbers its children, and far from those of users.
+CHILDREN, FAR = 3, 1_000_003
 # How many steps of Newton's a mean takes where its residuals are far from normal: the
 # first is from a look that heavy tails made unsure.
 STEPS = 2
@@ -133,7 +137,7 @@ class Settled:
 
     equation: Equation
     mechanism: Mechanism
-    law: Law | None
+    law: Law | Fork | None
 
 
 class Functions:
@@ -231,6 +235,9 @@ class Functions:
         mechanism = equation.mechanism(moments, self.state)
         if not with_law:
             return Settled(equation, mechanism, None)
+        fork = self.fork(key)
+        if fork is not None:
+            return Settled(equation, mechanism, fork)
         law = Law.of(
             self.state[:, equation.inputs],
             mechanism.residuals,
@@ -240,6 +247,40 @@ class Functions:
             influence=equation.influence,
         )
         return Settled(equation, mechanism, law)
+
+    def fork(self, key: Key) -> Fork | None:
+        """Learn two ways from the records looked at; ``None`` where there are none.
+
+        Args:
+            key: The column that goes them, then those that it follows from.
+        """
+        if not (self.parts.recentred and self.parts.local_laws):
+            return None
+        column = key[0]
+        upper = parted(self.state[:, key[1:]], self.state[:, column])
+        if upper is None:
+            return None
+        tossed = self.state.copy()
+        tossed[:, column] = upper
+        toss, low, high = (
+            self._child(k, state)._learned(key)
+            for k, state in enumerate([tossed, self.state[~upper], self.state[upper]])
+        )
+        return Fork(toss.mechanism, (low, high))
+
+    def _child(self, k: int, state: Float[Array, "m w"]) -> Functions:
+        """Look at other records, with draws of their own."""
+        parts = replace(self.parts, seed=FAR + CHILDREN * self.parts.seed + k)
+        return Functions(parts, self.layout, state, len(state))
+
+    def _learned(self, key: Key) -> Way:
+        """Learn one variable from the records looked at alone; it may fork again."""
+        coin, equation = self.coins[key[0]], self(key)
+        moments = equation.count(self.state)
+        settled = self.settled(key, equation, moments, coin is None)
+        law = coin or settled.law
+        assert law is not None
+        return Way(settled.mechanism, law)
 
     def _heard(
         self,

@@ -295,7 +295,7 @@ def smoothing(deviation: float, n: int) -> float:
 
     What it blurs must stay below what so many records leave open.
     """
-    width = SMOOTHING * 1.06 * (deviation or 1e-12) * n**-0.2
+    width = SMOOTHING * 1.06 * max(deviation, 1e-12) * n**-0.2
     return width * min(1.0, (USUAL / n) ** 0.3)
 
 

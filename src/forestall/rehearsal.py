@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float, Int
 
 from forestall.arrays import Array
 from forestall.coin import Coin
+from forestall.fork import Fork
 from forestall.law import Law
 from forestall.mechanism import Mechanism
 from forestall.region import Polytope
@@ -47,7 +48,7 @@ class Node:
     columns: slice
     inputs: Int[Array, " d"]
     mechanisms: tuple[Mechanism, ...]
-    law: Law | Coin | None
+    law: Law | Coin | Fork | None
     action: int | None
     mates: tuple[int, ...] = ()
     apart: Node | None = None
@@ -71,7 +72,7 @@ class Outcome:
 
     inputs: Int[Array, " d"]
     mechanism: Mechanism
-    law: Law | Coin
+    law: Law | Coin | Fork
 
 
 @dataclass(frozen=True, eq=False)

@@ -43,6 +43,26 @@ def system_of(policy: Policy) -> Rehearsal:
     )
 
 
+def checked_actions(policy: Policy, actions: Mapping[str, Any]) -> dict[str, float]:
+    """Read what some of the actions are set to."""
+    names = policy.schema.actions.names
+    for name, value in actions.items():
+        if name not in names:
+            raise SpecError(
+                f"Expected actions of the problem ({', '.join(names)}); got {name!r}."
+                f"{nearest(name, names)}"
+            )
+        if isinstance(value, str | bool) or not np.isscalar(value):
+            raise DataError(
+                f"Expected a number for the action {name!r}; got {value!r}."
+            )
+        if not np.isfinite(value):
+            raise DataError(
+                f"Expected a finite number for the action {name!r}; got {value!r}."
+            )
+    return {name: float(value) for name, value in actions.items()}
+
+
 def simulate(
     policy: Policy,
     context: Any,
@@ -64,15 +84,9 @@ def simulate(
     """
     system, schema = system_of(policy), policy.schema
     x = one_context(policy, context)
-    names = schema.actions.names
-    for name in actions or {}:
-        if name not in names:
-            raise SpecError(
-                f"Expected actions of the problem ({', '.join(names)}); got {name!r}."
-                f"{nearest(name, names)}"
-            )
-    altered = np.array([name in (actions or {}) for name in names], dtype=bool)
-    values = [(actions or {}).get(name, 0.0) for name in names]
+    names, given = schema.actions.names, checked_actions(policy, actions or {})
+    altered = np.array([name in given for name in names], dtype=bool)
+    values = [given.get(name, 0.0) for name in names]
     a = (np.array(values, dtype=float) - schema.actions.means) / schema.actions.scales
     rng = np.random.default_rng(seed)
     noise = Noise.drawn(system.n_noises, n_paths, n_worlds, rng)

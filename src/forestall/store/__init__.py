@@ -24,7 +24,7 @@ from forestall.store.taking import Parts, unknown
 
 __all__ = ["FORMAT", "about", "load", "save"]
 
-FORMAT = 4
+FORMAT = 5
 """The newest format that this version reads, and the one that it writes."""
 
 PACKAGES = ("forestall", "numpy", "scipy")

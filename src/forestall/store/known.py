@@ -28,6 +28,7 @@ CLASSES = {
     "conditional": ("ConditionalRehearsal",),
     "encoding": ("Block", "Categorical", "Numeric"),
     "expansion": ("Basis",),
+    "fork": ("Fork", "Way"),
     "hills": ("Hills",),
     "history": ("Fingerprint",),
     "kernels": ("Gaussian",),
