@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from forestall.arrays import Array
 from forestall.errors import SpecError, nearest
+from forestall.kernels import Gaussian
 from forestall.landmarks import CANDIDATES, STRATEGIES, TIMES, Landmarks, chosen
 from forestall.setting import Records, Setting, even
 from forestall.waves import features, frequencies
@@ -19,6 +20,11 @@ from forestall.waves import features, frequencies
 # stay below the ridge, too.
 NEGLIGIBLE = 3e-9
 ROUNDING = 5e-17
+# Functions that are made orthonormal before they are summed have an error of rounding
+# over the tolerance's root only, so that a fit by all records equals the exact one. Up
+# to so many records for each landmark that takes a quarter longer, with more of them it
+# would take twice as long.
+EARLY, CLOSE = 2, 1e-12
 # The ascent starts at the best of so many records; of more if there are landmarks more.
 STARTS = 300
 # The records on which it is measured what the landmarks leave out of the covariates.
@@ -184,17 +190,16 @@ class Plan:
     ) -> Plan:
         """Find out which landmarks repeat each other, block by block."""
         m, x = anchors.data.n, anchors.data.x
+        early = n <= EARLY * m
 
-        def tolerance(penalty: float) -> float:
+        def marks(kernel: Gaussian, points: Array, penalty: float) -> Landmarks:
             small = NEGLIGIBLE * min(1.0, n * penalty)
-            return min(max(small, ROUNDING * m / penalty), 1e-3)
+            small = min(max(small, ROUNDING * m / penalty), 1e-3)
+            return Landmarks.of(kernel, points, CLOSE if early else small, early)
 
-        inner, outer = setting.outcome_penalty, setting.context_penalty
-        on_x = Landmarks.of(setting.k_e, x, tolerance(outer))
-        natural = on_x
+        natural = on_x = marks(setting.k_e, x, setting.context_penalty)
         if setting.k_n is not setting.k_e:
-            small = tolerance(setting.natural_penalty)
-            natural = Landmarks.of(setting.k_n, x, small)
+            natural = marks(setting.k_n, x, setting.natural_penalty)
         covariates, residue = None, 0.0
         if anchors.u.shape[1]:
             # Nothing is divided by a ridge here, so that rounding is the only limit.
@@ -203,7 +208,7 @@ class Plan:
         return cls(
             setting,
             anchored(setting, sample, max(m, STARTS), "uniform", seed),
-            Landmarks.of(setting.k_h, anchors.h, tolerance(inner)),
+            marks(setting.k_h, anchors.h, setting.outcome_penalty),
             on_x,
             natural,
             covariates,

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
-from scipy.linalg.blas import dsyrk
 
 from forestall.arrays import Array
+from forestall.landmarks import squared
 from forestall.lowrank import Plan
 from forestall.setting import Records
 from forestall.solution import desirabilities
@@ -74,6 +74,8 @@ class Batch:
 @dataclass(frozen=True, eq=False)
 class Grams:
     r"""The sums that do not depend on the outcomes; of squares, the lower triangle.
+
+    Squares are of orthonormal functions where the landmarks say so.
 
     Args:
         n: The number of records.
@@ -166,12 +168,13 @@ class Rows:
 
     def grams(self, plan: Plan, batch: Batch) -> Grams:
         """Sum their products."""
-        adjusted = plan.covariates is not None
+        adjusted, waves = plan.covariates is not None, plan.frequencies is not None
+        same = self.natural is self.outer
         return Grams(
             batch.n,
-            _squared(self.inner),
-            _squared(self.outer),
-            None if self.natural is self.outer else _squared(self.natural),
+            squared(self.inner) if waves else plan.inner.squares(self.inner),
+            plan.outer.squares(self.outer),
+            None if same else plan.natural.squares(self.natural),
             self.outer.T @ plan.embedded(batch.u) if adjusted else None,
         )
 
@@ -208,11 +211,6 @@ def blocks_of(plan: Plan, batch: Batch) -> Iterator[Batch]:
     width = plan.inner.rank + plan.outer.rank + plan.natural.rank + 2 * waves
     # Fewer rows than functions would cost less than adding up the sums of them.
     return batch.blocks(max(256, width // 2, BLOCK // width))
-
-
-def _squared(rows: Float[Array, "n m"]) -> Float[Array, "m m"]:
-    """Compute one triangle of ``rows' rows``."""
-    return dsyrk(1.0, rows.T, lower=1)
 
 
 def _sum(one: Array | None, other: Array | None) -> Array | None:

@@ -62,10 +62,10 @@ class Normal:
         Whitened equations have a condition of :math:`1 / \lambda` at most; the raw
         ones have its product with that of the landmarks' Gram matrix.
         """
-        A = gram + np.tril(gram, -1).T
-        if landmarks is not None:
-            A = landmarks.whiten(landmarks.whiten(A).T)
-            A = 0.5 * (A + A.T)
+        if landmarks is None:
+            A = gram + np.tril(gram, -1).T
+        else:
+            A = landmarks.orthonormal(gram)
         A[np.diag_indices(len(A))] += n * penalty
         told = f"at penalty {penalty:g} with {n} records and {len(A)} functions"
         return cls(landmarks, factored(np.asfortranarray(A), told), n * penalty)
