@@ -182,6 +182,7 @@ def nested(**values: Any) -> dict[str, Any]:
         ({"seeds": 0}, "Expected seeds as a number of them or as a list"),
         ({"n": 2.5}, "Expected n as a whole number of 1 or more; got 2.5"),
         ({"draws": True}, "Expected draws as a whole number of 1 or more; got True"),
+        ({"wider": -0.5}, "Expected wider as a number of 0 or more; got -0.5"),
         ({"seed": -1}, "Expected seed as a whole number of 0 or more; got -1"),
         ({"problem": "tree"}, "Expected problem = 'order' or 'graph'; got 'tree'"),
         ({"name": "a/b"}, "Expected a name of letters"),
@@ -246,8 +247,11 @@ def test_the_fingerprint_knows_every_hyperparameter_but_not_the_name() -> None:
     same = plan_of(name="other").fingerprint
     assert plan_of().fingerprint == same
     changes: list[dict[str, Any]] = [{"n": 61}, {"seed": 1}, nested(sharpness=3.0)]
+    changes.append({"wider": 1.0})
     others = {plan_of(**change).fingerprint for change in changes}
-    assert len(others | {same}) == 4
+    assert len(others | {same}) == 5
+    # Results of before there was such a thing stand.
+    assert plan_of(wider=0.0).fingerprint == same
 
 
 def test_methods_are_told_the_graph_only_when_the_plan_says_so() -> None:
@@ -259,6 +263,16 @@ def test_methods_are_told_the_graph_only_when_the_plan_says_so() -> None:
 
 
 # Running
+
+
+def test_a_plan_may_let_more_be_feasible() -> None:
+    (usual,) = plan_of(tasks=["bank"], seeds=1).trials()
+    (wider,) = plan_of(tasks=["bank"], seeds=1, wider=0.5).trials()
+    assert wider.question().actions == {"interest_rate": (-0.5, 1.5)}
+    assert wider.question().order == usual.question().order
+    assert wider.success(0, {"interest_rate": 1.4}) < usual.success(0, None)
+    for name, values in usual.history().items():
+        np.testing.assert_array_equal(values, wider.history()[name])
 
 
 def test_rows_come_in_the_order_of_the_plan(finished: Path) -> None:

@@ -21,7 +21,7 @@ from forestall.files import read_toml
 from forestall.method import Method
 
 REQUIRED = ("name", "tasks", "methods", "seeds", "n", "contexts", "draws")
-OPTIONAL = ("problem", "seed", "quick")
+OPTIONAL = ("problem", "seed", "wider", "quick")
 # What a table ``quick`` may make smaller.
 HASTENED = ("seeds", "n", "contexts", "draws", "methods")
 
@@ -42,6 +42,8 @@ class Plan:
         problem: ``"order"`` tells the methods the order of the variables only,
             ``"graph"`` the true graph as well.
         seed: What all random numbers come from.
+        wider: How far more is feasible than the tasks say, at either end of each
+            action's interval, as a share of its length.
         quick: What :meth:`quickened` replaces: fewer ``seeds``, ``contexts``, ``draws``
             or records ``n``, or ``methods`` as a list of labels.
         source: The file that the plan was read from.
@@ -56,6 +58,7 @@ class Plan:
     draws: int
     problem: Literal["order", "graph"] = "order"
     seed: int = 0
+    wider: float = 0.0
     quick: Mapping[str, Any] = field(default_factory=dict, repr=False)
     source: Path | None = field(default=None, repr=False)
 
@@ -98,7 +101,10 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Give the plan as plain values, every hyperparameter spelt out."""
+        # What is not asked for is left out, so that results of older plans stand.
+        wider = {"wider": self.wider} if self.wider else {}
         return {
+            **wider,
             "name": self.name,
             "tasks": list(self.tasks),
             "seeds": list(self.seeds),
@@ -149,6 +155,7 @@ class Plan:
                     draws=self.draws,
                     problem=self.problem,
                     entropy=self.seed,
+                    wider=self.wider,
                 )
 
 
@@ -163,6 +170,9 @@ def _check_plain(values: Mapping[str, Any]) -> None:
     for key in ("n", "contexts", "draws"):
         _whole(key, values[key], least=1)
     _whole("seed", values.get("seed", 0), least=0)
+    wider = values.get("wider", 0.0)
+    if isinstance(wider, bool) or not (isinstance(wider, int | float) and wider >= 0):
+        raise PlanError(f"Expected wider as a number of 0 or more; got {wider!r}.")
     if problem not in ("order", "graph"):
         raise PlanError(f"Expected problem = 'order' or 'graph'; got {problem!r}.")
 

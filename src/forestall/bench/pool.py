@@ -37,6 +37,7 @@ class Pooled:
         lift_share: The mean over the tasks in which something can be gained.
         lowest_lift_share: The lowest of them.
         supported_lift_share: The mean against the supported oracle.
+        verdict_lift_share: The mean when the verdicts are followed.
         coverage: Share of acted rows whose interval holds the true success.
         width: The mean width of these intervals.
         bias: The mean of (probability - true success) over acted rows.
@@ -49,6 +50,7 @@ class Pooled:
     lift_share: float
     lowest_lift_share: Extreme
     supported_lift_share: float
+    verdict_lift_share: float
     coverage: float
     width: float
     bias: float
@@ -72,6 +74,7 @@ def _pooled(group: Sequence[Summary]) -> Pooled:
         lift_share=_mean([each.lift_share for each in group]),
         lowest_lift_share=_least(group, lambda each: each.lift_share),
         supported_lift_share=_mean([each.supported_lift_share for each in group]),
+        verdict_lift_share=_mean([each.verdict_lift_share for each in group]),
         coverage=_mean([each.coverage for each in group], acted),
         width=_mean([each.width for each in group], acted),
         bias=_mean([each.bias for each in group], acted),

@@ -35,6 +35,7 @@ class Trial:
         draws: Monte Carlo draws behind each true success.
         problem: Whether methods are told the order only, or the graph too.
         entropy: The plan's own seed.
+        wider: How far more is feasible than the task says.
     """
 
     task: str
@@ -44,11 +45,13 @@ class Trial:
     draws: int
     problem: Literal["order", "graph"]
     entropy: int
+    wider: float = 0.0
 
     @property
     def truth(self) -> Task:
         """The task itself, which no method sees."""
-        return tasks.get(self.task)
+        task = tasks.get(self.task)
+        return task.widened(self.wider) if self.wider else task
 
     def question(self) -> Problem:
         """What a method is told of the task."""

@@ -61,6 +61,7 @@ class Summary:
             where the oracle gains less than .01.
         lift_share_se: Its standard error, by the delta method.
         supported_lift_share: The same against the supported oracle.
+        verdict_lift_share: The same when the verdicts are followed.
         coverage: Share of acted rows whose interval holds the true success.
         coverage_se: Its standard error; contexts of one history err together.
         width: The mean width of these intervals.
@@ -91,6 +92,7 @@ class Summary:
     lift_share: float
     lift_share_se: float
     supported_lift_share: float
+    verdict_lift_share: float
     coverage: float
     coverage_se: float
     width: float
@@ -141,6 +143,7 @@ def summarise_rows(rows: Sequence[Row]) -> Summary:
         lift_share_se=clustered_error(gain - lift_share * reach, seeds)
         / (abs(_mean(reach)) or math.nan),
         supported_lift_share=_ratio(gain, column["supported_oracle"] - no_action),
+        verdict_lift_share=_ratio(column["verdict_success"] - no_action, reach),
         coverage=acted.coverage,
         coverage_se=acted.coverage_se,
         width=acted.width,

@@ -53,6 +53,7 @@ POOLED: dict[str, Callable[[Pooled], str]] = {
     "lift share": lambda p: figure(p.lift_share, digits=2),
     "lowest": lambda p: _extreme(p.lowest_lift_share, digits=2),
     "supp. share": lambda p: figure(p.supported_lift_share, digits=2),
+    "lift by verdict": lambda p: figure(p.verdict_lift_share, digits=2),
     "cover": lambda p: figure(p.coverage, digits=2),
     "width": lambda p: figure(p.width, digits=2),
     "bias": lambda p: figure(p.bias),

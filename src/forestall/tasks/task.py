@@ -60,6 +60,17 @@ class Task:
         """Give the problem with the true graph, for methods that want parents."""
         return replace(self.problem, graph=self.graph)
 
+    def widened(self, share: float) -> Task:
+        """Let more be feasible, at either end, by a share of each interval's length.
+
+        A policy then has to know where history cannot speak.
+        """
+        actions = {
+            name: (low - share * (high - low), high + share * (high - low))
+            for name, (low, high) in self.problem.actions.items()
+        }
+        return replace(self, problem=replace(self.problem, actions=actions))
+
     def history(self, n: int, seed: int) -> dict[str, Float[Array, " n"]]:
         """Sample ``n`` records of all variables, as they come about naturally."""
         return self.model.sample(_positive(n), self._rng("history", seed))
