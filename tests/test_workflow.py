@@ -663,7 +663,7 @@ def _completed(script, home, typed):
 
 def test_a_cluster_reads_what_is_given(place, contexts, tmp_path):
     distributed = pytest.importorskip("distributed")
-    settings = {"processes": False, "dashboard_address": None, "n_workers": 1}
+    settings = {"processes": False, "dashboard_address": ":0", "n_workers": 1}
     files = place / "problem.toml", place / "history.csv"
     with distributed.LocalCluster(protocol="tcp", **settings) as cluster:
         out = tmp_path / "spread.forestall"
