@@ -104,6 +104,7 @@ def test_a_long_batch_shows_a_bar_on_a_terminal(nested, contexts, monkeypatch):
     monkeypatch.setattr(method, "PATIENCE", 0.0)
     nested.recommend(contexts)
     assert "deciding" in screen.getvalue()
+    assert "/7" in screen.getvalue()
 
 
 @pytest.mark.usefixtures("small_blocks")

@@ -1,6 +1,7 @@
 """Laws that hold for every method on every small world."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,8 @@ from forestall import (
     baselines,
 )
 from forestall.baselines.flow import Training
+from forestall.decisions import Assessment, Judge, Tried
+from forestall.identify import Criterion
 from worlds import LENDING, WORLDS, contexts_of, lending
 
 # One world is bent: that linear methods say so is tested elsewhere.
@@ -243,6 +246,26 @@ def test_a_context_far_outside_history_is_warned_about_and_said(fitted):
     assert told.verdict[1] != "act"
 
 
+def test_warnings_point_at_the_line_that_asked(fitted):
+    _, problem, records, policy = fitted
+    contexts = contexts_of(problem, records, slice(0, 2))
+    name = problem.context[0]
+    contexts[name] = contexts[name] + 1e4
+    actions = {k: low for k, (low, _) in problem.actions.items()}
+    questions = [
+        lambda: policy.recommend(contexts),
+        lambda: policy.evaluate(contexts, actions),
+        lambda: policy.probability(contexts, actions),
+    ]
+    if isinstance(fitted[0], StagedRehearsal):
+        only = list(problem.actions)[:1]
+        questions.append(lambda: policy.recommend(contexts, only=only))
+    for ask in questions:
+        with pytest.warns(ExtrapolationWarning) as told:
+            ask()
+        assert {each.filename for each in told} == {__file__}
+
+
 def test_contexts_of_history_raise_no_warning(fitted):
     _, problem, records, policy = fitted
     with warnings.catch_warnings():
@@ -345,6 +368,97 @@ def test_a_decision_prints_as_a_sentence():
     assert str(told).count("\n") == 10
     assert str(told).endswith("... and 20 more")
     assert isinstance(told, Decisions)
+
+
+def judged(p, p0, interval, gain, *, extrapolates=True, a=3.5, tried=None, given=None):
+    """Judge one action by what is said of it."""
+    one = np.ones(1)
+    lower, upper = interval
+    told = Assessment(
+        a * one[:, None],
+        p * one,
+        lower * one,
+        upper * one,
+        p0 * one,
+        gain * one,
+        0.0 * one,
+        np.array([extrapolates]),
+    )
+    infeasible = None if given is None else [False]
+    return Judge(Criterion(None, None, ""), [None], infeasible, tried)(told, 0)
+
+
+TRIED = Tried(("a",), np.array([-2.0]), np.array([1.2]), ("-2 to 1.2",), np.ones(1) > 0)
+
+
+def test_no_better_is_only_said_where_that_is_known():
+    unknown = judged(0.37, 0.47, (0.0, 1.0), -0.9)
+    assert unknown[0] == "abstain"
+    assert "history says too little to tell whether it would help" in unknown[1]
+    assert "90 % interval under 1% to over 99%" in unknown[1]
+    assert judged(0.37, 0.47, (0.2, 0.45), -0.2)[0] == "leave"
+    assert judged(0.37, 0.47, (0.0, 1.0), -0.9, extrapolates=False)[0] == "leave"
+
+
+def test_feasible_actions_that_nobody_tried_are_said_to_be_so():
+    verdict, reason = judged(0.37, 0.47, (0.0, 1.0), -0.9, tried=TRIED)
+    assert verdict == "abstain"
+    assert reason.endswith(
+        "This is extrapolation, as no feasible a was ever tried near here: history has "
+        "a from -2 to 1.2."
+    )
+    near = replace(TRIED, never=np.zeros(1, dtype=bool))
+    said = judged(0.37, 0.47, (0.0, 1.0), -0.9, tried=near)[1]
+    assert said.endswith("hardly any record has such an action and context.")
+
+
+def test_what_lies_beyond_any_trend_has_no_interval():
+    verdict, reason = judged(1.0, 0.1, (1.0, 1.0), 0.0, a=11.0, tried=TRIED)
+    assert verdict == "abstain"
+    assert reason == (
+        "the best candidate reaches over 99% against 10% without action, but a lies "
+        "further out than any trend can be trusted: history has a from -2 to 1.2."
+    )
+    given = judged(1.0, 0.1, (1.0, 1.0), 0.0, a=11.0, tried=TRIED, given=True)
+    assert given[1].startswith("this action reaches over 99%")
+
+
+def test_what_was_tried_is_told_of_the_records_in_their_unit():
+    history = lending(100)
+    policy = NestedRehearsal().fit(LENDING, history)
+    tried = policy.tried
+    low, high = map(float, tried.ends[0].split(" to "))
+    assert low == pytest.approx(history["rate"].min(), abs=0.06)
+    assert high == pytest.approx(history["rate"].max(), abs=0.06)
+    assert not tried.never.any()
+    assert not tried.beyond(np.zeros((3, 1))).any()
+    assert tried.beyond_text(np.zeros(1), np.ones(1, dtype=bool)) == ""
+
+
+def test_of_a_sample_it_is_not_said_that_nobody_tried():
+    few = replace(TRIED, sampled=True)
+    said = judged(0.37, 0.47, (0.0, 1.0), -0.9, tried=few)[1]
+    assert said.endswith(
+        "as hardly any record has a feasible a: a sample of history has a from "
+        "-2 to 1.2."
+    )
+
+
+@pytest.mark.filterwarnings("ignore::forestall.ForestallWarning")
+@pytest.mark.parametrize("kind", [NestedRehearsal, StagedRehearsal])
+def test_actions_that_nobody_tried_are_named_in_the_reason(kind, rng):
+    x, a = rng.normal(size=(2, 200))
+    history = {"x": x, "a": a, "y": a - x + 0.5 * rng.normal(size=200)}
+    problem = Problem(
+        context=["x"], actions={"a": (5.0, 6.0)}, outcomes=["y"], desired=["y >= 1"]
+    )
+    told = kind().fit(problem, history).recommend({"x": [0.0]})
+    if told.verdict[0] == "abstain":
+        assert "no feasible a was ever tried near here: history has a" in told.reason[0]
+    far = replace(problem, actions={"a": (50.0, 60.0)})
+    told = StagedRehearsal().fit(far, history).recommend({"x": [0.0]})
+    assert told.verdict == ["abstain"]
+    assert "a lies further out than any trend can be trusted" in told.reason[0]
 
 
 def test_where_the_action_does_nothing_no_improvement_is_claimed():

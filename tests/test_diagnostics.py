@@ -1,6 +1,7 @@
 """What a fitted policy says of itself: fit, calibration, relevance, overlap, needs."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,10 +11,11 @@ from hypothesis.extra.numpy import arrays
 
 from forestall import NestedRehearsal, Policy, Problem, SpecError
 from forestall.baselines import NoAction
+from forestall.check import check
 from forestall.diagnostics import contexts_at, diagnose, leeways_of
 from forestall.errors import DataError
 from forestall.overlap import between, parts_of, thirds
-from forestall.quality import Input, distance_from_uniform, learned, moved
+from forestall.quality import Input, distance_from_uniform, learned, moved, steps
 from forestall.simulate import brisk, simulate
 from forestall.staged import StagedRehearsal
 from worlds import DOSING, LENDING, dosing, learned_mean, lending
@@ -126,10 +128,10 @@ def test_a_law_that_may_not_change_is_found_wrong_where_it_is():
 
 def test_a_mechanism_that_nothing_predicts_says_so():
     found = []
-    for seed in range(95, 100):
+    for seed in range(95, 98):
         history = levers(N)
         history["a"] = np.random.default_rng(seed).normal(size=N)
-        told = diagnose(StagedRehearsal().fit(LEVERS, history))
+        told = diagnose(StagedRehearsal(n_draws=16, n_paths=16).fit(LEVERS, history))
         fit = fit_of(told, "a")
         found.append(fit.predicted)
         if not fit.predicted:
@@ -327,6 +329,9 @@ def test_what_is_simulated_is_no_record(policy):
         ({"x": [0, 1], "idle": [0, 0], "kind": ["farm"] * 2}, None, DataError, "got 2"),
         ({"x": 0, "idle": 0, "kind": "bank"}, None, DataError, "'bank'"),
         ({"x": 0, "idle": 0, "kind": "farm"}, {"b": 1}, SpecError, "got 'b'"),
+        ({"x": 0, "idle": 0, "kind": "farm"}, {"a": "1"}, DataError, "'a'; got '1'"),
+        ({"x": 0, "idle": 0, "kind": "farm"}, {"a": None}, DataError, "got None"),
+        ({"x": 0, "idle": 0, "kind": "farm"}, {"a": np.nan}, DataError, "a finite nu"),
     ],
 )
 def test_what_cannot_be_simulated_is_refused(policy, context, actions, error, message):
@@ -353,6 +358,117 @@ def test_an_input_moves_its_share_of_the_variance(share):
 def test_an_input_that_moves_only_the_law_is_relevant():
     assert not Input("x", mean=0.0, law=0.8, determined=0.0).irrelevant
     assert Input("x", mean=0.001, law=0.0, determined=0.0).irrelevant
+
+
+def test_an_input_that_moves_as_much_as_the_noise_is_relevant():
+    assert not Input("x", 0.005, 0.0, 0.0, beside=0.5).irrelevant
+    assert Input("x", 0.005, 0.0, 0.0, beside=0.1).irrelevant
+    # Where there is no noise, rounding would be as large.
+    assert Input("x", 1e-9, 0.0, 0.0, beside=5.0).irrelevant
+
+
+def test_of_a_mean_that_is_predicted_nearly_whole_small_parts_are_told(rng):
+    x, idle, a = rng.normal(size=(3, N))
+    y = 10 * a + 0.3 * x + 0.4 * np.sin(3 * a) + 0.3 * rng.normal(size=N)
+    problem = Problem(
+        context=["x", "idle"],
+        actions={"a": (-2.0, 2.0)},
+        outcomes=["y"],
+        desired=["y >= 5"],
+    )
+    history = {"x": x, "idle": idle, "a": a, "y": y}
+    fit = fit_of(diagnose(StagedRehearsal().fit(problem, history)), "y")
+    assert fit.explained > 0.99
+    assert fit.relevant == ("a", "x")
+    assert fit.irrelevant == ("idle",)
+    assert fit.shape != "linear"
+
+
+@pytest.fixture(scope="module")
+def stepped():
+    rng = np.random.default_rng(0)
+    x, noise = rng.normal(size=(2, 600))
+    a = rng.integers(0, 3, size=600).astype(float)
+    problem = Problem(
+        context=["x"], actions={"a": (0.0, 2.0)}, outcomes=["y"], desired=["y >= 1"]
+    )
+    history = {"x": x, "a": a, "y": a - x + 0.3 * noise}
+    return diagnose(StagedRehearsal(n_draws=16, n_paths=32).fit(problem, history))
+
+
+def test_the_steps_of_an_action_with_few_values_are_no_fault(stepped):
+    fit = fit_of(stepped, "a")
+    assert fit.misjudged is None
+    assert fit.inside == pytest.approx(0.9, abs=0.04)
+    assert fit.distance < 1.63 / np.sqrt(600)
+
+
+def test_an_action_with_few_values_is_remarked_upon(stepped, told):
+    (seen,) = [text for text in stepped.remarks if text.startswith("a: Only")]
+    assert seen.startswith("a: Only 0, 1, 2 were ever seen in history, yet anything")
+    assert "Only 0, 1, 2 were ever seen" in str(stepped)
+    # As it was written down, whatever it was standardised by.
+    assert stepped.overlaps[0].overlap.seen == (0.0, 1.0, 2.0)
+    assert told.overlaps[0].overlap.seen == ()
+
+
+def test_what_nothing_predicts_is_not_split_by_its_prediction(policy):
+    (each,) = (one for one in learned(policy.system, policy.data) if one.name == "y")
+    assert any(part.where.startswith("predicted y") for part in each._parts())
+    blind = replace(each, mechanisms=each.mechanisms, values=each.values[::-1])
+    assert not blind.predicted
+    assert not any(part.where.startswith("predicted") for part in blind._parts())
+    assert any(part.rows.all() for part in blind._parts())
+
+
+@given(arrays(float, st.integers(1, 30), elements=st.sampled_from([0.0, 1.0, 3.0])))
+def test_steps_of_neighbours_touch_and_what_came_once_has_none(v):
+    low, high = steps(v)
+    assert (low <= 0).all()
+    assert (high >= 0).all()
+    for value in np.unique(v):
+        mine = v == value
+        larger = v[v > value]
+        if mine.sum() == 1:
+            assert (low[mine] == 0).all()
+            assert (high[mine] == 0).all()
+        elif len(larger):
+            np.testing.assert_allclose(high[mine], (larger.min() - value) / 2)
+
+
+def test_the_check_asks_of_an_action_all_that_precedes_it(rng):
+    x, noise = rng.normal(size=(2, N))
+    first = x + 0.5 * rng.normal(size=N)
+    between_ = first + 0.1 * rng.normal(size=N)
+    second = between_ + 0.1 * rng.normal(size=N)
+    history = {"x": x, "a": first, "u": between_, "b": second, "y": second + noise}
+    problem = Problem(
+        context=["x"],
+        covariates=["u"],
+        actions={"a": (-2.0, 2.0), "b": (-2.0, 2.0)},
+        outcomes=["y"],
+        desired=["y >= 0"],
+        order=["x", "a", "u", "b", "y"],
+    )
+    plain = check(problem, history).overlaps
+    deep = leeways_of(StagedRehearsal(n_draws=16).fit(problem, history))
+    assert plain[0].deviation == pytest.approx(0.5, rel=0.2)
+    assert plain[1].deviation == pytest.approx(0.1, rel=0.2)
+    for one, two in zip(plain, deep, strict=True):
+        assert one.deviation == pytest.approx(two.overlap().deviation, rel=0.1)
+
+
+def test_the_check_of_an_action_that_nothing_precedes_takes_all_its_spread(rng):
+    x, a = rng.normal(size=(2, N))
+    problem = Problem(
+        context=["x"],
+        actions={"a": (-2.0, 2.0)},
+        outcomes=["y"],
+        desired=["y >= 0"],
+        graph="digraph { x -> y; a -> y }",
+    )
+    (told,) = check(problem, {"x": x, "a": a, "y": x + a}).overlaps
+    assert told.spread == pytest.approx(1.0, abs=0.02)
 
 
 @given(arrays(float, 30, elements=st.floats(0, 1)))

@@ -9,14 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from forestall import NestedRehearsal, plots, views
-from forestall.errors import MissingExtraError, RegionError, SpecError
+from forestall import NestedRehearsal, Problem, plots, views
+from forestall.errors import (
+    DataError,
+    ForestallWarning,
+    MissingExtraError,
+    RegionError,
+    SpecError,
+)
 from forestall.ink import density
 from forestall.region import Polytope
 from forestall.staged import StagedRehearsal
 from worlds import DOSING, LENDING, dosing, lending
 
-pytest.importorskip("matplotlib")
+matplotlib = pytest.importorskip("matplotlib")
 
 GOOD_LOAN = Polytope.parse(["a >= 0.6", "b >= 0.3"], ["a", "b"])
 TRIANGLE = Polytope.parse(["a >= 0", "b >= 0", "a + b <= 1"], ["a", "b"])
@@ -223,6 +229,42 @@ def test_a_landscape_over_two_actions_has_contours_advice_and_what_is_usual(dose
     labels = legend_of(drawn)
     assert any(text.startswith("as likely as without action") for text in labels)
     assert any("dose" in text and "time" in text for text in labels)
+    assert views.SURE in labels
+
+
+def test_the_line_around_credible_actions_has_those_inside_that_are_acted_on(doser):
+    drawn = plots.landscape(doser, PATIENT)
+    colour = views.ink.colour("third")
+    (line,) = [
+        each
+        for each in drawn.collections
+        if len(each.get_edgecolor())
+        and matplotlib.colors.same_color(each.get_edgecolor()[0], colour)
+    ]
+    points = np.concatenate([path.vertices for path in line.get_paths()])
+    told = doser.evaluate({"age": [55.0] * len(points)}, np.clip(points, [0, -1], 2))
+    # On the line the lower end is about what it is without action.
+    assert np.abs(told.lower - told.no_action).mean() < 0.1
+
+
+def test_where_every_action_is_credible_no_line_is_promised(rng):
+    a, b = rng.normal(size=(2, 300))
+    y = a + b + 0.5 * rng.normal(size=300)
+    problem = Problem(
+        context=["x"],
+        actions={"a": (0.6, 1.2), "b": (0.6, 1.2)},
+        outcomes=["y"],
+        desired=["y >= 1"],
+    )
+    policy = FAST.fit(problem, {"x": rng.normal(size=300), "a": a, "b": b, "y": y})
+    labels = legend_of(plots.landscape(policy, {"x": 0.0}))
+    assert views.ALL_SURE in labels
+    assert views.SURE not in labels
+
+
+def test_the_legend_of_a_calibration_shows_dashes(lender):
+    drawn = plots.calibration(lender)
+    assert drawn.get_legend().handlelength > 4
 
 
 def test_an_action_that_is_not_shown_is_held_as_advised(doser):
@@ -273,6 +315,18 @@ def test_before_and_after_of_one_outcome_are_densities(doser):
         assert np.trapezoid(height, x) == pytest.approx(1.0, abs=0.05)
     (span,) = drawn.patches
     assert (span.get_x(), span.get_x() + span.get_width()) == pytest.approx((0.5, 1.5))
+
+
+def test_an_action_outside_its_interval_is_drawn_with_a_warning(doser):
+    message = r"'dose' in its feasible interval \[0, 2\]; got 99"
+    with pytest.warns(ForestallWarning, match=message):
+        plots.before_after(doser, PATIENT, {"dose": 99})
+
+
+@pytest.mark.parametrize("dose", ["1", None, [1.0], np.nan])
+def test_an_action_that_is_no_number_is_refused(doser, dose):
+    with pytest.raises(DataError, match="number for the action 'dose'; got"):
+        plots.before_after(doser, PATIENT, {"dose": dose})
 
 
 def test_one_of_two_outcomes_is_shown_with_its_own_constraint(lender):

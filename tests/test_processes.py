@@ -22,7 +22,8 @@ import os, time
 from forestall.processes import shared
 
 def slowly(k):
-    print(os.getpid(), flush=True)
+    # In one piece: two processes write to the same pipe.
+    os.write(1, f"{os.getpid()}\\n".encode())
     time.sleep(600)
 
 list(shared(slowly, [(0,), (1,)], 2))
@@ -76,9 +77,12 @@ def test_a_termination_ends_all_processes(tmp_path):
         stderr=subprocess.DEVNULL,
         text=True,
     ) as parent:
-        workers = [int(parent.stdout.readline()) for _ in range(2)]
-        parent.send_signal(signal.SIGTERM)
-        assert parent.wait(timeout=60) == 143
+        try:
+            workers = [int(parent.stdout.readline()) for _ in range(2)]
+            parent.send_signal(signal.SIGTERM)
+            assert parent.wait(timeout=60) == 143
+        finally:
+            parent.kill()
     end = time.monotonic() + 60
     while any(map(is_running, workers)):
         assert time.monotonic() < end

@@ -122,6 +122,19 @@ def test_actions_beyond_any_trend_are_not_advised(r):
     assert decisions.extrapolates.all()
 
 
+@pytest.mark.filterwarnings("ignore::forestall.ForestallWarning")
+def test_what_nobody_tried_is_not_said_to_be_no_better(r):
+    n = 300
+    x = r.normal(size=n)
+    u = 0.5 * x + 0.5 * r.normal(size=n)
+    a = np.clip(0.5 * u + 0.4 * r.normal(size=n), -2.0, 2.0)
+    history = {"x": x, "u": u, "a": a, "y": np.sin(2 * a) + u + 0.3 * r.normal(size=n)}
+    order = ["x", "u", "a", "y"]
+    asked = problem(actions={"a": (3.0, 4.0)}, desired=["y >= 0.8"], order=order)
+    told = QUICK.fit(asked, history).recommend({"x": [-1.0, -0.5, 0.0, 0.5, 1.0]})
+    assert told.verdict == ["abstain"] * 5
+
+
 def test_a_very_wide_box_does_not_hide_history(r):
     x, a = r.normal(size=(2, N))
     history = {"x": x, "a": a, "y": a + 0.5 * r.normal(size=N)}
@@ -133,11 +146,11 @@ def test_a_very_wide_box_does_not_hide_history(r):
 
 def test_a_system_that_cannot_reproduce_its_records_says_so(r):
     x, a = r.normal(size=(2, N))
-    y = np.maximum(a + 0.5 * r.normal(size=N), 0.0)
+    y = a + 0.5 * r.normal(size=N)
+    y[np.abs(y) < 0.5] = 0.0
+    asked = problem(covariates=[], desired=["-0.1 <= y <= 0.1"])
     with pytest.warns(ForestallWarning, match="off by .* on the share of good"):
-        policy = QUICK.fit(
-            problem(covariates=[], desired=["y <= 0"]), {"x": x, "a": a, "y": y}
-        )
+        policy = QUICK.fit(asked, {"x": x, "a": a, "y": y})
     assert "act" not in policy.recommend({"x": [0.0, 1.0]}).verdict
 
 

@@ -57,11 +57,42 @@ def test_the_horizon_names_the_column_that_leaves_the_range(rng):
     remarks = horizon.remarks(np.stack([usual, far]))
     assert remarks[0] is None
     assert remarks[1].startswith("age = 140 lies outside the range ")
+    assert remarks[1].endswith(" of history.")
+
+
+def test_the_horizon_names_every_column_that_leaves_the_range(rng):
+    x = rng.uniform(-1, 1, size=(300, 5))
+    horizon = Horizon.of(Block(tuple(Numeric(k, 0.0, 1.0) for k in "abcde")), x)
+    far = np.array([[0.0, 9.0, 0.0, 8.0, 0.0], [9.0, 9.0, -9.0, 9.0, 9.0]])
+    two, five = horizon.remarks(far)
+    assert two == (
+        "b = 9 lies outside the range -1 to 1 of history, d = 8 outside -1 to 1."
+    )
+    assert five.startswith("a = 9 lies outside the range -1 to 1 of history, b = 9")
+    assert five.endswith(", c = -9 outside -1 to 1, and 2 more.")
 
 
 def test_the_horizon_sees_combinations_nobody_has_had(rng):
     t = rng.uniform(size=500)
-    x = np.column_stack([t, t]) * 3
-    block = Block((Numeric("a", 0.0, 1.0), Numeric("b", 0.0, 1.0)))
-    remarks = Horizon.of(block, x).remarks(np.array([[0.2, 2.8], [1.5, 1.5]]))
-    assert remarks == ["no record has a context like this one.", None]
+    x = np.column_stack([t, t, rng.uniform(size=500)]) * 3
+    block = Block(tuple(Numeric(k, 0.0, 1.0) for k in "abc"))
+    odd, usual = np.array([[0.2, 2.8, 1.0], [1.5, 1.5, 2.0]])
+    remarks = Horizon.of(block, x).remarks(np.stack([odd, usual]))
+    assert remarks[0].startswith("no record has a context like this one; by its other")
+    assert "values a would be about 2.8, not 0.2." in remarks[0]
+    assert remarks[1] is None
+
+
+def test_a_gap_that_no_column_explains_names_none(rng):
+    x = rng.choice([-1.0, 1.0], size=(4000, 1)) + 0.05 * rng.normal(size=(4000, 1))
+    remarks = Horizon.of(Block((Numeric("a", 0.0, 1.0),)), x).remarks(np.zeros((1, 1)))
+    assert remarks == ["no record has a context like this one."]
+
+
+def test_what_the_others_make_of_a_column_is_its_regression(rng):
+    v = rng.normal(size=(400, 2)) @ np.array([[1.0, 0.8], [0.0, 0.5]])
+    point = np.array([1.0, -1.0])
+    off, spread = Support.of(v).strayed(point)
+    slope, level = np.polyfit(v[:, 1], v[:, 0], 1)
+    assert off[0] == pytest.approx(point[0] - level - slope * point[1], abs=1e-6)
+    assert spread[0] == pytest.approx(np.std(v[:, 0] - level - slope * v[:, 1]))

@@ -15,7 +15,8 @@ from forestall.cells import Cells
 from forestall.encoding import Categorical
 from forestall.identify import Identification
 from forestall.observations import Observations
-from forestall.overlap import Overlap, leeways
+from forestall.overlap import Leeway, Overlap, leeways_given
+from forestall.pieces import Layout
 from forestall.problem import Problem, require_problem
 from forestall.region import Polytope
 from forestall.table import Table
@@ -134,8 +135,15 @@ def check(problem: Any, history: Any) -> Report:
         _met(problem.region, data.y_raw),
         float(inside.all(axis=1).mean()),
         tuple(_range(problem, data, cells[name]) for name in problem.variables),
-        tuple(each.overlap() for each in leeways(data, identification.adjusted)),
+        tuple(each.overlap() for each in _leeways(problem, data)),
     )
+
+
+def _leeways(problem: Problem, data: Observations) -> tuple[Leeway, ...]:
+    """How far each action strayed, given all that it follows from in our method."""
+    pieces = Layout(problem, data.schema).pieces()
+    inputs = {piece.name: piece.inputs for piece in pieces}
+    return leeways_given(data, [inputs[name] for name in problem.actions])
 
 
 def _complete(cells: Mapping[str, Cells]) -> dict[str, Cells]:

@@ -12,7 +12,8 @@ from jaxtyping import Bool, Float
 
 from forestall.arrays import Array
 from forestall.identify import Criterion, Identification
-from forestall.observations import ContextRows, Schema
+from forestall.observations import ContextRows, Observations, Schema
+from forestall.support import MARGIN, spelt
 from forestall.table import Table
 
 Verdict = Literal["act", "leave", "abstain"]
@@ -114,9 +115,14 @@ class Decision:
 class Decisions:
     """An action for each context, with how likely it makes a good outcome.
 
+    Where only some actions were to be altered (``only=``, ``at_most=``), the entries of
+    the others in ``actions`` are fillers that mean nothing. ``altered`` tells which
+    they are; in :meth:`to_frame` they are NaN, and a single decision leaves them out.
+
     Args:
         actions: The best candidate for each context whatever the verdict, in the
-            user's units, columns in the order of ``problem.actions``.
+            user's units, columns in the order of ``problem.actions``; fillers where
+            ``altered`` is false.
         probability: The chance of a good outcome under that action.
         lower: The lower end of its 90 % interval.
         upper: The upper end of its 90 % interval.
@@ -276,6 +282,71 @@ class Decisions:
         ]
 
 
+@dataclass(frozen=True, eq=False)
+class Tried:
+    """What history tried of each action, beside what is feasible.
+
+    Args:
+        names: The actions.
+        lower: The smallest value of each in history, standardised.
+        upper: The largest.
+        ends: The same two in the user's unit, said roughly.
+        never: Whether all that is feasible lies outside of what was tried.
+        sampled: Whether only some of the records are known.
+    """
+
+    names: tuple[str, ...]
+    lower: Float[Array, " d_a"]
+    upper: Float[Array, " d_a"]
+    ends: tuple[str, ...]
+    never: Bool[Array, " d_a"]
+    sampled: bool = False
+
+    @classmethod
+    def of(cls, data: Observations, *, sampled: bool) -> Tried:
+        """Look the records up."""
+        schema, actions = data.schema, data.schema.actions
+        lower, upper = data.a.min(axis=0), data.a.max(axis=0)
+        margin = MARGIN * (upper - lower)
+        ends = np.stack([lower, upper], axis=1) * actions.scales[:, None]
+        return cls(
+            actions.names,
+            lower,
+            upper,
+            tuple(spelt(*pair) for pair in (ends + actions.means[:, None]).tolist()),
+            (schema.upper < lower - margin) | (schema.lower > upper + margin),
+            sampled,
+        )
+
+    def beyond(self, a: Float[Array, "q d_a"]) -> Bool[Array, "q d_a"]:
+        """Tell which actions lie further out than any trend can be trusted."""
+        whole = self.upper - self.lower
+        out: Bool[Array, "q d_a"] = (a < self.lower - whole) | (a > self.upper + whole)
+        return out
+
+    def unseen_text(self, altered: Bool[Array, " d_a"]) -> str:
+        """Name an altered action that was never tried anywhere near; empty if none."""
+        (unseen,) = np.nonzero(self.never & altered)
+        if not len(unseen):
+            return ""
+        name, had = self.names[unseen[0]], self._had(int(unseen[0]))
+        if self.sampled:
+            return f"hardly any record has a feasible {name}: {had}"
+        return f"no feasible {name} was ever tried near here: {had}"
+
+    def beyond_text(self, a: Float[Array, " d_a"], altered: Bool[Array, " d_a"]) -> str:
+        """Name one that lies further out than a trend is trusted; empty if none."""
+        (out,) = np.nonzero(self.beyond(a[None])[0] & altered)
+        if not len(out):
+            return ""
+        name, had = self.names[out[0]], self._had(int(out[0]))
+        return f"{name} lies further out than any trend can be trusted: {had}"
+
+    def _had(self, k: int) -> str:
+        whose = "a sample of history" if self.sampled else "history"
+        return f"{whose} has {self.names[k]} from {self.ends[k]}."
+
+
 @dataclass(frozen=True)
 class Judge:
     """What it takes to act, and how to say it.
@@ -285,19 +356,21 @@ class Judge:
         unheard: Why each context is far outside history, if it is.
         infeasible: Which given actions lie outside their feasible intervals; ``None``
             where the policy chose the actions itself.
+        tried: What history tried of each action; ``None`` where that is not known.
     """
 
     criterion: Criterion
     unheard: Sequence[str | None]
     infeasible: Sequence[bool] | None = None
+    tried: Tried | None = None
 
     def __call__(self, told: Assessment, i: int) -> tuple[Verdict, str]:
         """Judge the action of context ``i``."""
         p, p0 = float(told.probability[i]), float(told.no_action[i])
         gain = float(told.gain_lower[i])
         now, without = percent(p), percent(p0)
-        range_ = f"90 % interval {told.lower[i]:.0%} to {told.upper[i]:.0%}"
-        caution = self._caution(i, bool(told.extrapolates[i]))
+        range_ = interval(float(told.lower[i]), float(told.upper[i]))
+        caution = self._caution(told, i)
         if np.isnan(gain):
             return (
                 "leave",
@@ -314,11 +387,15 @@ class Judge:
                 f"a good outcome becomes {now} likely ({range_}), against {without} "
                 f"without action.{caution}"
             )
-        if p <= p0 or (not caution and p - p0 - gain <= KNOWN):
+        if p <= p0 and not (told.extrapolates[i] and told.upper[i] > p0):
             return "leave", self._no_better(now, without) + caution
+        if not caution and p - p0 - gain <= KNOWN:
+            return "leave", self._no_better(now, without)
+        lacking = "exclude harm" if p > p0 else "tell whether it would help"
+        unknown = f"history says too little to {lacking} ({range_}).{caution}"
         return "abstain", (
             f"{self._subject} reaches {now} against {without} without action, but "
-            f"history says too little to exclude harm ({range_}).{caution}"
+            f"{self._beyond(told, i) or unknown}"
         )
 
     @property
@@ -336,18 +413,42 @@ class Judge:
             f"nothing ({without})."
         )
 
-    def _caution(self, i: int, extrapolates: bool) -> str:
+    def _beyond(self, told: Assessment, i: int) -> str:
+        if self.tried is None:
+            return ""
+        return self.tried.beyond_text(told.actions[i], told.all_altered[i])
+
+    def _caution(self, told: Assessment, i: int) -> str:
         text = ""
         if self.unheard[i] is not None:
             text += f" This is extrapolation: {self.unheard[i]}"
-        elif extrapolates:
-            text += " This is extrapolation: hardly any record has such an action "
-            text += "and context."
+        elif told.extrapolates[i]:
+            text += self._extrapolation(told, i)
         if self.criterion.valid is False:
             text += f" The graph shows a bias: {self.criterion.explanation}"
         if self.infeasible is not None and self.infeasible[i]:
             text += " The action lies outside its feasible interval."
         return text
+
+    def _extrapolation(self, told: Assessment, i: int) -> str:
+        """Say of what sort it is, the plainest first."""
+        unseen = self.tried.unseen_text(told.all_altered[i]) if self.tried else ""
+        if unseen:
+            return f" This is extrapolation, as {unseen}"
+        return (
+            " This is extrapolation: hardly any record has such an action and context."
+        )
+
+
+def interval(lower: float, upper: float) -> str:
+    """Write a 90 % interval of a probability, its ends never as certain.
+
+    Example:
+        >>> interval(0.25, 0.999), interval(0.9999, 1.0)
+        ('90 % interval 25% to over 99%', '90 % interval over 99%')
+    """
+    low, high = percent(lower), percent(upper)
+    return f"90 % interval {low}" + f" to {high}" * (low != high)
 
 
 def percent(p: float) -> str:

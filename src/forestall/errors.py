@@ -6,7 +6,10 @@ Each message says what was expected, what came instead, and what to do about it.
 from __future__ import annotations
 
 import difflib
+import sys
+import warnings
 from collections.abc import Iterable
+from types import FrameType
 
 
 class ForestallError(Exception):
@@ -67,6 +70,20 @@ class ForestallWarning(UserWarning):
 
 class ExtrapolationWarning(ForestallWarning):
     """Contexts lie outside what history has seen."""
+
+
+def warn(text: str, category: type[ForestallWarning] = ForestallWarning) -> None:
+    """Warn, and point at the line that asked: the last one that is not ours."""
+    # Between it and here lie more or fewer frames by method, and by what checks types.
+    frame: FrameType | None = sys._getframe()
+    level = 1
+    while frame and frame.f_back and _is_ours(frame.f_globals.get("__name__", "")):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, category, stacklevel=level)
+
+
+def _is_ours(module: str) -> bool:
+    return module.partition(".")[0] in ("forestall", "jaxtyping", "beartype")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

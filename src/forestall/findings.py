@@ -137,11 +137,13 @@ class Diagnostics:
 
     @property
     def remarks(self) -> list[str]:
-        """What is odd about the mechanisms; empty when nothing is."""
+        """What is odd about mechanisms and actions; empty when nothing is."""
         told = [
             (fit, _twins_text(fit) + _misjudged_text(fit)) for fit in self.mechanisms
         ]
-        return [f"{fit.name}:{text}" for fit, text in told if text]
+        odd = [f"{fit.name}:{text}" for fit, text in told if text]
+        seen = [(each.overlap, seen_text(each.overlap)) for each in self.overlaps]
+        return odd + [f"{told.action}: {text}" for told, text in seen if text]
 
     def to_dict(self) -> dict[str, Any]:
         """Give everything as plain lists, numbers and text."""
@@ -242,6 +244,8 @@ def fit_text(fit: Fit) -> str:
         text += f"{fit.explained:.0%} predicted, {_SHAPES[fit.shape]}"
         text += f" in {_listed(fit.relevant)}" if fit.relevant else ""
         text += f" (not {_listed(fit.irrelevant)})" if fit.irrelevant else ""
+    if fit.n_ways > 1:
+        text += f"; it goes one of {fit.n_ways} ways, with nothing between"
     if fit.deviation is not None:
         text += f"; the rest varies by {fit.deviation:.3g}"
     if fit.movers:
@@ -273,8 +277,9 @@ def _misjudged_text(fit: Fit) -> str:
     odd = fit.misjudged
     if odd is None:
         return ""
+    where = f" where {odd.where}" if odd.where else ""
     return (
-        f" Its law is {odd.fault} where {odd.where}: {odd.inside:.0%} of "
+        f" Its law is {odd.fault}{where}: {odd.inside:.0%} of "
         f"{odd.records:,} records lie in its central 90 %."
     )
 
@@ -296,6 +301,8 @@ def overlap_texts(each: ActionOverlap) -> list[str]:
         f"({told.spread:.0%} of its spread, {width:.0%} of the feasible interval); "
         f"history reaches {told.reach:.0%} of the feasible interval."
     ]
+    if told.seen:
+        lines.append(f"  {seen_text(told)}")
     thin = each.thin
     if thin and len(thin) == len(each.parts):
         return [*lines, "  Thin everywhere: advice is mostly extrapolation."]
@@ -304,6 +311,18 @@ def overlap_texts(each: ActionOverlap) -> list[str]:
         f"{part.reach:.0%} of it."
         for part in thin
     ]
+
+
+def seen_text(told: Overlap) -> str:
+    """Say that an action had a few values only; empty where it had more."""
+    if not told.seen:
+        return ""
+    values = _listed([f"{value:.4g}" for value in told.seen])
+    return (
+        f"Only {values} were ever seen in history, yet anything from {told.lower:g} to "
+        f"{told.upper:g} may be advised: what is said of other values rests on "
+        f"smoothness alone."
+    )
 
 
 def context_text(each: ContextRelevance) -> str:

@@ -71,14 +71,19 @@ def style(axes: Axes) -> None:
     axes.yaxis.label.set(fontsize=10, color=INK)
 
 
-def legend(axes: Axes) -> Axes:
-    """Put a legend below the axes: nothing is hidden, whatever the data."""
+def legend(axes: Axes, handlelength: float = 1.6) -> Axes:
+    """Put a legend below the axes: nothing is hidden, whatever the data.
+
+    Args:
+        axes: Where to put it.
+        handlelength: How long its lines are; long enough to tell dashes apart.
+    """
     drawn = axes.legend(
         loc="upper center",
         bbox_to_anchor=(0.5, -0.17),
         fontsize=9,
         frameon=False,
-        handlelength=1.6,
+        handlelength=handlelength,
         markerscale=1.8,
         labelspacing=0.35,
     )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 import time
-import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from jaxtyping import Float
 
 from forestall.arrays import Array
-from forestall.decisions import Assessment, Decisions, Judge
-from forestall.errors import ExtrapolationWarning, ForestallWarning
+from forestall.decisions import Assessment, Decisions, Judge, Tried
+from forestall.errors import ExtrapolationWarning, warn
 from forestall.identify import Criterion, Identification
 from forestall.observations import ContextRows, Schema
 from forestall.problem import Problem
@@ -32,8 +33,11 @@ FEWEST, MOST = 16, 256
 WORTH_IT = 8
 # Columns as long as the history that answering one context takes, about.
 COLUMNS = 8
-# Seconds after which a batch shows how far it is.
+# Seconds after which a batch, or a stream of them, shows how far it is.
 PATIENCE = 2.0
+# Whether a stream shows how far it is, so that its batches need not.
+_SHOWN = ContextVar("shown", default=False)
+Tell = Callable[[int, int | None], None]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -54,6 +58,11 @@ class Policy(ABC):
     def identification(self) -> Identification:
         """What is adjusted for, and whether that is enough."""
         return self.problem.identification()
+
+    @property
+    def tried(self) -> Tried | None:
+        """What history tried of each action; ``None`` where no record is kept."""
+        return None
 
     @property
     @abstractmethod
@@ -81,8 +90,11 @@ class Policy(ABC):
         *,
         identifier: str | None = None,
         resume: bool = True,
+        jobs: int = 1,
     ) -> Written:
         """Choose an action for each row of a stream, written as they are chosen.
+
+        On a terminal a bar shows how far it is, once it has taken a while.
 
         Args:
             out: The folder for the decisions, a Parquet dataset. A run that was stopped
@@ -90,12 +102,18 @@ class Policy(ABC):
             contexts: Files, a folder or a dataset of contexts.
             identifier: A column of the contexts to copy beside the decisions.
             resume: Whether to go on with a run that was stopped.
+            jobs: How many processes share the work; worth it from some seconds on. It
+                changes nothing of what is written. A cluster has workers instead.
         """
         from forestall.scale.decide import recommend_stream
 
         return recommend_stream(
-            self, contexts, out, identifier=identifier, resume=resume
+            self, contexts, out, identifier=identifier, resume=resume, jobs=jobs
         )
+
+    def showing(self) -> AbstractContextManager[Tell | None]:
+        """Show how far a stream is, in the place of each batch of it."""
+        return showing()
 
     def evaluate(self, contexts: Any, actions: Any, *, jobs: int = 1) -> Decisions:
         """Assess given actions, row by row: what if we did this?
@@ -158,7 +176,8 @@ class Policy(ABC):
         jobs: int = 1,
     ) -> Decisions:
         told = Assessment.joined(list(self._answers(rows.x, a, jobs)))
-        judge = Judge(self.criterion, self.horizon.remarks(rows.x), infeasible)
+        unheard = self.horizon.remarks(rows.x)
+        judge = Judge(self.criterion, unheard, infeasible, self.tried)
         self._warn(rows, judge.unheard)
         return Decisions.judged(rows, told, self.schema, self.identification, judge)
 
@@ -169,25 +188,22 @@ class Policy(ABC):
         step = min(self.block, share)
         parts = [slice(i, i + step) for i in range(0, max(1, len(x)), step)]
         blocks = [(x[part], None if a is None else a[part]) for part in parts]
-        return shown(shared(self.answer, blocks, jobs), len(blocks))
+        return shown(shared(self.answer, blocks, jobs), len(x))
 
     def _warn(self, rows: ContextRows, unheard: Sequence[str | None]) -> None:
         faults = [(i, text) for i, text in enumerate(rows.faults) if text]
         if faults:
             row, first = faults[0]
-            warnings.warn(
+            warn(
                 f"{len(faults)} of {rows.n} contexts cannot be read; their rows "
-                f"abstain. The first, in row {row}: {first}",
-                ForestallWarning,
-                stacklevel=4,
+                f"abstain. The first, in row {row}: {first}"
             )
         far = [t for t, f in zip(unheard, rows.faults, strict=True) if t and not f]
         if far:
-            warnings.warn(
+            warn(
                 f"{len(far)} of {rows.n} contexts lie far outside history; what "
                 f"is said of them is extrapolation. The first: {far[0]}",
                 ExtrapolationWarning,
-                stacklevel=4,
             )
 
 
@@ -206,27 +222,67 @@ class Method(ABC):
 
 
 def shown(parts: Iterable[Assessment], total: int) -> Iterator[Assessment]:
-    """Show on a terminal how far a batch is, once it has taken a while."""
-    start, bar = time.monotonic(), None
-    try:
-        for done, part in enumerate(parts, start=1):
+    """Show on a terminal how far a batch of ``total`` contexts is, after a while."""
+    done = 0
+    with patient() as tell:
+        for part in parts:
             yield part
-            if bar is None and done < total and time.monotonic() - start > PATIENCE:
-                bar = _bar(total)
-            if bar is not None:
-                bar.update(bar.task_ids[0], completed=done)
+            done += len(part.probability)
+            if not _SHOWN.get():
+                tell(done, total)
+
+
+@contextmanager
+def showing() -> Iterator[Tell | None]:
+    """Show how far a stream is, not its batches; ``None`` where there is no terminal.
+
+    Gives what is to be told the rows done, and their total where it is known.
+    """
+    before = _SHOWN.set(True)
+    try:
+        with patient() as tell:
+            yield tell if _console().is_terminal else None
+    finally:
+        _SHOWN.reset(before)
+
+
+@contextmanager
+def patient() -> Iterator[Tell]:
+    """Show on a terminal how far some work is told to be, once it has taken a while."""
+    start, bar = time.monotonic(), None
+
+    def tell(done: int, total: int | None) -> None:
+        nonlocal bar
+        if bar is None and done != total and time.monotonic() - start > PATIENCE:
+            bar = _bar(total)
+        if bar is not None:
+            bar.update(bar.task_ids[0], completed=done)
+
+    try:
+        yield tell
     finally:
         if bar is not None:
             bar.stop()
 
 
-def _bar(total: int) -> Any:
-    from rich.console import Console
-    from rich.progress import Progress
+def _bar(total: int | None) -> Any:
+    from rich.progress import MofNCompleteColumn, Progress
 
-    # The error stream, so that decisions can be piped.
-    console = Console(stderr=True)
-    bar = Progress(console=console, transient=True, disable=not console.is_terminal)
+    columns, console = Progress.get_default_columns(), _console()
+    bar = Progress(
+        *columns,
+        MofNCompleteColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
     bar.add_task("deciding", total=total)
     bar.start()
     return bar
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    # The error stream, so that decisions can be piped.
+    return Console(stderr=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -14,9 +13,9 @@ from jaxtyping import Float
 from forestall.arrays import Array
 from forestall.ascent import Ascent, is_positive
 from forestall.choice import Choice
-from forestall.decisions import Assessment
+from forestall.decisions import Assessment, Tried
 from forestall.diagnostics import Diagnostics, diagnose
-from forestall.errors import ForestallWarning, SpecError
+from forestall.errors import SpecError, warn
 from forestall.expansion import Basis
 from forestall.identify import Criterion, Identification
 from forestall.kernels import Gaussian
@@ -124,11 +123,9 @@ class NestedRehearsal(KernelRehearsal):
     def adjusted(self, identification: Identification) -> tuple[str, ...]:
         """Adjust for what precedes the first action; warn where that is not enough."""
         if identification.nested.valid is False or identification.staged:
-            warnings.warn(
+            warn(
                 f"The nested estimator may be biased here: "
-                f"{identification.nested.explanation}",
-                ForestallWarning,
-                stacklevel=3,
+                f"{identification.nested.explanation}"
             )
         return identification.adjusted
 
@@ -208,6 +205,11 @@ class KernelPolicy(Policy):
     def data(self) -> Observations:
         """The records, standardised."""
         return self.records.data
+
+    @property
+    def tried(self) -> Tried:
+        """What history tried of each action."""
+        return Tried.of(self.data, sampled=self.records.counts is not None)
 
     @property
     def u(self) -> Float[Array, "n d_u"]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,10 @@ THIN_REACH = 0.5
 FEW = 20
 # An action that keeps this share of its spread is steered by nothing known beforehand.
 FREE = 0.9
+# Digits of a value that are its own.
+DIGITS = 12
+# Different values up to which they are told one by one, and records for each of them.
+VALUES, TOGETHER = 10, 10
 
 
 @dataclass(frozen=True)
@@ -38,12 +42,13 @@ class Overlap:
         minimum: The smallest value in history.
         maximum: The largest.
         inside: The share of records in the feasible interval.
-        deviation: The standard deviation given contexts and adjusted covariates.
+        deviation: The standard deviation given what precedes it.
         spread: That deviation as a share of the action's whole standard deviation.
         reach: The share of the feasible interval within three such deviations of what
             was usual, averaged over the records.
         breadth: The share within three whole standard deviations of the mean: what
             history would reach if nothing known beforehand had steered the action.
+        seen: Its values in history, where there are only a few; empty else.
     """
 
     action: str
@@ -56,6 +61,7 @@ class Overlap:
     spread: float
     reach: float
     breadth: float
+    seen: tuple[float, ...] = ()
 
     @property
     def thin(self) -> bool:
@@ -138,6 +144,7 @@ class Leeway:
             min(1.0, deviation / whole) if whole else 0.0,
             _share(lower, upper, self.usual, REACH_SDS * deviation),
             _share(lower, upper, values.mean(keepdims=True), REACH_SDS * whole),
+            _few(values),
         )
 
     def within(self, part: Part) -> PartOverlap:
@@ -152,14 +159,33 @@ class Leeway:
 
 
 def leeways(data: Observations, adjusted: tuple[str, ...]) -> tuple[Leeway, ...]:
-    """Predict each record's actions from what precedes them, by the other records."""
+    """Predict each record's actions from what is adjusted for, by the other records."""
     given = np.concatenate([data.x, data.covariate_columns(adjusted)], axis=1)
-    rows = np.linspace(0, data.n - 1, min(data.n, REGRESSED)).astype(int)
+    rows = _regressed(data)
     residuals = left_out_residuals(given[rows], data.a[rows])
     return tuple(
         leeway(data, k, rows, residuals[:, k])
         for k in range(len(data.schema.actions.names))
     )
+
+
+def leeways_given(
+    data: Observations, inputs: Sequence[Int[Array, " _"]]
+) -> tuple[Leeway, ...]:
+    """Predict each record's actions, each from what precedes it, by the other records.
+
+    Args:
+        data: The records.
+        inputs: What precedes each action, as columns of contexts, covariates and
+            actions side by side.
+    """
+    rows = _regressed(data)
+    state = np.concatenate([data.x, data.u, data.a], axis=1)[rows]
+    found = []
+    for k, columns in enumerate(inputs):
+        (residuals,) = left_out_residuals(state[:, columns], data.a[rows, k][:, None]).T
+        found.append(leeway(data, k, rows, residuals))
+    return tuple(found)
 
 
 def leeway(
@@ -169,7 +195,7 @@ def leeway(
     actions = data.schema.actions
     mean, scale = actions.means[k], actions.scales[k]
     lower, upper = data.schema.bounds[k].tolist()
-    values = mean + scale * data.a[:, k]
+    values = _tidy(mean + scale * data.a[:, k])
     return Leeway(actions.names[k], lower, upper, values, rows, scale * residuals)
 
 
@@ -231,6 +257,24 @@ def _ridge_left_out(
     for penalty in PENALTIES:
         d = 1.0 / (np.maximum(s, 0.0) + len(K) * penalty)
         yield V @ (d[:, None] * (V.T @ a)) / (V**2 @ d)[:, None]
+
+
+def _regressed(data: Observations) -> Int[Array, " m"]:
+    return np.linspace(0, data.n - 1, min(data.n, REGRESSED)).astype(int)
+
+
+def _tidy(values: Float[Array, " n"]) -> Float[Array, " n"]:
+    """Leave out the last digits, which standardising made."""
+    largest = float(np.abs(values).max()) or 1.0
+    # Adding zero turns minus zero into zero.
+    return np.round(values, int(DIGITS - np.ceil(np.log10(largest)))) + 0.0
+
+
+def _few(values: Float[Array, " n"]) -> tuple[float, ...]:
+    """List the different values of which there are a few, none a single person's."""
+    seen, counts = np.unique(values, return_counts=True)
+    few = len(seen) <= VALUES and counts.min() > 1
+    return tuple(seen.tolist()) if few and len(values) >= TOGETHER * len(seen) else ()
 
 
 def _share(

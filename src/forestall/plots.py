@@ -15,11 +15,11 @@ from jaxtyping import Float
 
 from forestall import ink
 from forestall.arrays import Array
-from forestall.errors import RegionError, SpecError, nearest
+from forestall.errors import RegionError, SpecError, nearest, warn
 from forestall.ink import COLOURS, panels
 from forestall.method import Policy
 from forestall.region import Polytope, ProbitDesirability
-from forestall.simulate import simulate
+from forestall.simulate import checked_actions, simulate
 from forestall.views import calibration, landscape, overlap
 
 if TYPE_CHECKING:
@@ -225,7 +225,8 @@ def before_after(
         policy: A policy with mechanisms.
         context: One context, as a mapping or a table of one row.
         actions: The action; by default what the policy recommends. One that is not
-            named comes by itself.
+            named comes by itself. Outside its feasible interval it is drawn with a
+            warning.
         outcomes: One or two outcomes to show; by default the first two.
         ax: Where to draw; by default new axes.
     """
@@ -235,6 +236,8 @@ def before_after(
     if actions is None:
         actions = policy.recommend(context)[0].actions
     else:
+        actions = checked_actions(policy, actions)
+        _warn_infeasible(policy, actions)
         label = ", ".join(f"{ink.words(k)} {v:.3g}" for k, v in actions.items())
     after = _simulated(policy, context, actions)
     wanted = policy.problem.region
@@ -250,6 +253,17 @@ def before_after(
     if len(shown) == 1:
         return _densities(axes, policy.problem.outcomes[shown[0]], region, clouds)
     return _clouds(axes, [policy.problem.outcomes[k] for k in shown], region, clouds)
+
+
+def _warn_infeasible(policy: Policy, actions: Mapping[str, Any]) -> None:
+    """Say of what is set outside its interval that nothing is known with confidence."""
+    for name, (lower, upper) in policy.problem.actions.items():
+        value = actions.get(name, lower)
+        if not lower <= value <= upper:
+            warn(
+                f"Expected {name!r} in its feasible interval [{lower:g}, {upper:g}]; "
+                f"got {value:g}. What is drawn of it cannot be relied on."
+            )
 
 
 def _simulated(

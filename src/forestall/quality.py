@@ -13,6 +13,7 @@ from scipy.special import ndtri
 from forestall.arrays import Array
 from forestall.coin import Coin
 from forestall.encoding import Block
+from forestall.fork import Fork
 from forestall.law import Law
 from forestall.mechanism import Mechanism
 from forestall.observations import Observations
@@ -21,8 +22,10 @@ from forestall.polynomials import polynomials
 from forestall.rehearsal import Rehearsal
 from forestall.simulate import cumulated
 
-# An input that moves less than this share of the mean's variance is irrelevant.
+# An input that moves less than this share of the mean's variance is irrelevant, unless
+# what it moves is as large as half the deviation of the noise, and no rounding error.
 IRRELEVANT = 0.01
+LOUD, ROUNDING = 0.25, 1e-6
 # A law is learned less sharply than a mean: of its variation more than this must move.
 MOVES_LAW = 0.2
 # A law whose quantiles vary by less than this share of its width does not change.
@@ -32,9 +35,12 @@ QUANTILES = (0.1, 0.3, 0.5, 0.7, 0.9)
 SURE = 2.0
 # An input that the other inputs explain to this share cannot be told from them.
 DETERMINED = 0.9
-# A mean of which this share is linear is called linear; and so for curved.
+# A mean of which this share is linear is called linear; and so for curved. What is not
+# must be less than half the deviation of the noise, too.
 SHAPED = 0.98
 CENTRAL = 0.9
+# A variance below this is none: its share would be rounding.
+NOTHING = 1e-12
 # Parts of the records smaller than this are not judged; those judged are called odd
 # where chance would make them so once in 15,000 times.
 JUDGED, ODD = 30, 4.0
@@ -52,17 +58,25 @@ class Input:
         mean: The share of the fitted mean's variance that it moves.
         law: The share of the variance of its law's quantiles that it moves.
         determined: How far the other inputs explain it, linearly.
+        beside: The variance that it moves, as a share of that of the noise.
     """
 
     name: str
     mean: float
     law: float
     determined: float
+    beside: float = 0.0
+
+    @property
+    def moves(self) -> bool:
+        """Whether it moves the mean, by what that varies or beside the noise."""
+        heard = self.beside >= LOUD and self.mean >= ROUNDING
+        return self.mean >= IRRELEVANT or heard
 
     @property
     def irrelevant(self) -> bool:
         """Whether the mechanism hardly changes with it."""
-        return self.mean < IRRELEVANT and self.law < MOVES_LAW
+        return not self.moves and self.law < MOVES_LAW
 
 
 @dataclass(frozen=True)
@@ -70,7 +84,7 @@ class Misjudged:
     """Records for which a law is clearly wrong.
 
     Args:
-        where: Which records.
+        where: Which records; empty where it is all of them.
         records: How many they are.
         inside: The share of them in the central 90 % of the law.
         fault: ``"too narrow"``, ``"too wide"``, ``"too low"`` or ``"too high"``.
@@ -99,6 +113,7 @@ class Fit:
         shape: ``"constant"``, ``"linear"``, ``"curved"`` or ``"bends"``.
         law_changes: Whether the law changes with the inputs, beside its mean.
         inputs: What each input does.
+        n_ways: How many ways a fork has, with nothing between them; 1 without a fork.
     """
 
     name: str
@@ -112,12 +127,13 @@ class Fit:
     shape: str
     law_changes: bool
     inputs: tuple[Input, ...]
+    n_ways: int
 
     @property
     def relevant(self) -> tuple[str, ...]:
         """The inputs that move its mean, the strongest first."""
         ordered = sorted(self.inputs, key=lambda each: -each.mean)
-        return tuple(each.name for each in ordered if each.mean >= IRRELEVANT)
+        return tuple(each.name for each in ordered if each.moves)
 
     @property
     def movers(self) -> tuple[str, ...]:
@@ -143,7 +159,8 @@ class Learned:
         law: How it strays; ``None`` for a category.
         scale: What one standard unit is in the user's.
         groups: The columns of each input variable.
-        parts: The records split by each input.
+        inputs: The records split by each input.
+        predictions: The records split by what is predicted.
     """
 
     name: str
@@ -151,10 +168,11 @@ class Learned:
     z: Float[Array, "n d"]
     values: Float[Array, "n k"]
     mechanisms: tuple[Mechanism, ...]
-    law: Law | Coin | None
+    law: Law | Coin | Fork | None
     scale: float
     groups: dict[str, Int[Array, " g"]]
-    parts: tuple[Part, ...]
+    inputs: tuple[Part, ...]
+    predictions: tuple[Part, ...]
 
     @cached_property
     def left(self) -> Float[Array, "n k"]:
@@ -176,10 +194,21 @@ class Learned:
             tossed = (self.values[:, 0] > self.law.low).astype(int)
             return within_steps(tossed, np.concatenate([1.0 - heads, heads], axis=1))
         if self.law is not None:
-            # The law is that of the noise; the mean's own error is taken out.
-            noise = self.residuals * np.sqrt(self.left)
-            return self.law.at(self.z, 0).cdf(noise[:, 0])
+            return self._within_ties()
         return within_steps(self.values.argmax(axis=1), told)
+
+    def _within_ties(self) -> Float[Array, " n"]:
+        """The level of a number, at a random place within the step of its value."""
+        assert self.law is not None
+        mean = self.means(self.z)[:, 0]
+        # The law is that of the noise; the mean's own error is taken out. Of a fork the
+        # common mean is no part: its ways have means of their own.
+        noise = (self.residuals * np.sqrt(self.left))[:, 0]
+        if isinstance(self.law, Fork):
+            noise = self.values[:, 0] - mean
+        law = self.law.at(self.z, 0, mean)
+        low, high = (law.cdf(noise + end) for end in steps(self.values[:, 0]))
+        return low + np.random.default_rng(0).random(len(low)) * (high - low)
 
     def means(self, z: Float[Array, "m d"]) -> Float[Array, "m k"]:
         """Evaluate the fitted means."""
@@ -189,8 +218,7 @@ class Learned:
 
     def fit(self) -> Fit:
         """Say how well it was learned."""
-        explained, sure = self._explained()
-        predicted = explained >= IRRELEVANT and sure
+        explained, predicted = self.explained[0], self.predicted
         inside = np.abs(self.levels - 0.5) <= CENTRAL / 2
         deviation = float(self.residuals.std()) * self.scale
         return Fit(
@@ -202,18 +230,25 @@ class Learned:
             float(inside.mean()),
             distance_from_uniform(self.levels),
             self._misjudged(inside),
-            max((_shape(m, self.z) for m in self.mechanisms), key=SHAPES.index),
+            self._shape(),
             self._law_changes(),
             self._inputs(predicted),
+            self.law.n_ways if isinstance(self.law, Fork) else 1,
         )
 
     def odd_part(self) -> Part | None:
         """Find the records for which the law is most clearly wrong, if any."""
-        big = [part for part in self.parts if part.rows.sum() >= JUDGED]
+        big = [part for part in self._parts() if part.rows.sum() >= JUDGED]
         oddness = [_oddness(self.levels[part.rows]) for part in big]
         if not big or max(oddness) < ODD:
             return None
         return big[int(np.argmax(oddness))]
+
+    def _parts(self) -> tuple[Part, ...]:
+        """The records in parts; what predicts nothing splits none of them."""
+        if self.predicted:
+            return (*self.inputs, *self.predictions)
+        return (*self.inputs, Part("", np.ones(len(self.z), dtype=bool)))
 
     def _misjudged(self, inside: Array) -> Misjudged | None:
         part = self.odd_part()
@@ -226,7 +261,14 @@ class Learned:
             _fault(self.levels[part.rows]),
         )
 
-    def _explained(self) -> tuple[float, bool]:
+    @property
+    def predicted(self) -> bool:
+        """Whether anything that precedes it predicts it, more than by chance."""
+        explained, sure = self.explained
+        return explained >= IRRELEVANT and sure
+
+    @cached_property
+    def explained(self) -> tuple[float, bool]:
         """The share of the variance that is predicted, and whether it is sure."""
         n = len(self.values)
         mean_only = (self.values - self.values.mean(axis=0)) * n / max(n - 1, 1)
@@ -240,15 +282,24 @@ class Learned:
         z = self.z[rows]
         # A mean that predicts nothing is moved by nothing that could matter.
         changes = self._law_changes()
-        return tuple(
-            Input(
-                name,
-                moved(self.means, z, columns) if predicted else 0.0,
-                moved(self._quantiles, z, columns) if changes else 0.0,
-                _determined(z, columns),
-            )
-            for name, columns in self.groups.items()
-        )
+        noise = float(self.residuals.var(axis=0).sum())
+        beside = float(self.means(z).var(axis=0).sum()) / max(noise, NOTHING)
+        found = []
+        for name, columns in self.groups.items():
+            mean = moved(self.means, z, columns) if predicted else 0.0
+            law = moved(self._quantiles, z, columns) if changes else 0.0
+            known = _determined(z, columns)
+            found.append(Input(name, mean, law, known, mean * beside))
+        return tuple(found)
+
+    def _shape(self) -> str:
+        """Name the shape of the mean; of several, the least simple."""
+        noise = self.residuals.var(axis=0)
+        if isinstance(self.law, Coin):
+            # What is linear are log odds, which have no noise beside them.
+            noise = np.full(1, np.inf)
+        pairs = zip(self.mechanisms, noise, strict=True)
+        return max((_shape(m, self.z, v) for m, v in pairs), key=SHAPES.index)
 
     def _law_changes(self) -> bool:
         if self.law is None or isinstance(self.law, Coin):
@@ -258,8 +309,8 @@ class Learned:
         return float(quantiles.std(axis=0).max()) > CHANGES * width
 
     def _quantiles(self, z: Float[Array, "m d"]) -> Float[Array, "m q"]:
-        assert isinstance(self.law, Law)
-        at = self.law.at(z, 0)
+        assert self.law is not None
+        at = self.law.at(z, 0, self.means(z)[:, 0])
         return np.stack([at.quantile(np.full(len(z), u)) for u in QUANTILES], axis=1)
 
 
@@ -314,7 +365,7 @@ class _Reader:
         role: str,
         inputs: Int[Array, " d"],
         mechanisms: tuple[Mechanism, ...],
-        law: Law | Coin | None,
+        law: Law | Coin | Fork | None,
     ) -> Learned:
         place = {int(column): k for k, column in enumerate(inputs)}
         groups = {
@@ -322,23 +373,27 @@ class _Reader:
             for v, columns in self.columns.items()
             if int(columns[0]) in place
         }
-        values = self.state[:, self.columns[name]]
-        parts = [part for v in groups for part in self.parts[v]]
+        z, values = self.state[:, inputs], self.state[:, self.columns[name]]
+        predictions: list[Part] = []
         if law is not None:
-            predicted = mechanisms[0](self.state[:, inputs], np.array([0]))[:, 0]
+            predicted = mechanisms[0](z, np.array([0]))[:, 0]
             if isinstance(law, Coin):
                 predicted = law.mean(predicted)
-            parts += thirds(f"predicted {name}", self._in_units(name, predicted))
+            if isinstance(law, Fork):
+                predicted = predicted + law.at(z, 0, predicted).middle
+            in_units = self._in_units(name, predicted)
+            predictions = thirds(f"predicted {name}", in_units)
         return Learned(
             name,
             role,
-            self.state[:, inputs],
+            z,
             values,
             mechanisms,
             law,
             self.scales[name],
             groups,
-            tuple(parts),
+            tuple(part for v in groups for part in self.parts[v]),
+            tuple(predictions),
         )
 
     def _in_units(self, name: str, values: Float[Array, " n"]) -> Float[Array, " n"]:
@@ -383,6 +438,23 @@ def within_steps(
     return low + np.random.default_rng(0).random(len(low)) * (high - low)
 
 
+def steps(v: Float[Array, " n"]) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+    """How far down and up the step of each value goes, half of the way to the next.
+
+    What came once has no step. The first and the last go as far out as in.
+
+    Example:
+        >>> [end.tolist() for end in steps(np.array([0.0, 0.0, 1.0, 4.0, 4.0]))]
+        [[-0.5, -0.5, 0.0, -1.5, -1.5], [0.5, 0.5, 0.0, 1.5, 1.5]]
+    """
+    values, place, counts = np.unique(v, return_inverse=True, return_counts=True)
+    half = 0.5 * np.diff(values) if len(values) > 1 else np.zeros(1)
+    down, up = np.r_[half[0], half], np.r_[half, half[-1]]
+    tied = counts > 1
+    low, high = (np.where(tied, end[: len(values)], 0.0) for end in (-down, up))
+    return low[place.ravel()], high[place.ravel()]
+
+
 def distance_from_uniform(levels: Float[Array, " n"]) -> float:
     """The largest distance of the share below a level from that level."""
     ordered, n = np.sort(levels), len(levels)
@@ -413,18 +485,23 @@ def _excess(z: Float[Array, " m"]) -> float:
     return float((z**2).mean()) - 1.0
 
 
-def _shape(mechanism: Mechanism, z: Float[Array, "n d"]) -> str:
-    """Name the simplest family that holds nearly all of the fitted mean."""
+def _shape(mechanism: Mechanism, z: Float[Array, "n d"], noise: float) -> str:
+    """Name the simplest family that holds nearly all of the fitted mean.
+
+    What it does not hold must be little beside ``noise``, the variance of the rest.
+    """
     mean = mechanism(z, np.array([0]))[:, 0]
     if mean.var() < 1e-3 * mechanism.scale**2:
         return "constant"
-    if _held(polynomials(z, 1), mean) >= SHAPED:
+    quiet = 1.0 - max(LOUD * noise / float(mean.var()), ROUNDING)
+    shaped = max(SHAPED, quiet)
+    if _held(polynomials(z, 1), mean) >= shaped:
         return "linear"
     if not len(mechanism.centres):
         return "curved"
     squares = polynomials(z, 2)
     few = squares.shape[1] <= len(z) / 4
-    return "curved" if few and _held(squares, mean) >= SHAPED else "bends"
+    return "curved" if few and _held(squares, mean) >= shaped else "bends"
 
 
 def _determined(z: Float[Array, "m d"], columns: Int[Array, " g"]) -> float:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
 
 from forestall.arrays import Array
-from forestall.errors import FitError, ForestallWarning
+from forestall.errors import FitError, warn
 from forestall.observations import Observations
 from forestall.region import Polytope, ProbitDesirability
 from forestall.ridge import Solver
@@ -108,20 +107,16 @@ def check_size(n: int, matrices: int = 3) -> None:
                 f"{needed / 1e9:.0f} GB. Use approximation=Nystrom(rank=500)."
             )
     if n >= MANY:
-        warnings.warn(
+        warn(
             f"An exact fit of {n} records takes minutes and {needed / 1e9:.1f} GB; "
-            f"use approximation=Nystrom(rank=500) for seconds.",
-            ForestallWarning,
-            stacklevel=3,
+            f"use approximation=Nystrom(rank=500) for seconds."
         )
 
 
 def warn_if_few_are_good(n_good: int) -> None:
     """Say when the records cannot prove an improvement."""
     if n_good < FEW:
-        warnings.warn(
+        warn(
             f"Only {n_good} records have a desired outcome; no action will be called "
-            f"an improvement. Add records, or relax a constraint.",
-            ForestallWarning,
-            stacklevel=3,
+            f"an improvement. Add records, or relax a constraint."
         )

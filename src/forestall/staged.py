@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numbers
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,9 +16,9 @@ from scipy.special import betainc
 from forestall.arrays import Array
 from forestall.ascent import ASIDE
 from forestall.building import Builder, standardised_region
-from forestall.decisions import Assessment, Decisions
+from forestall.decisions import Assessment, Decisions, Tried
 from forestall.diagnostics import Diagnostics, diagnose
-from forestall.errors import ForestallWarning, SpecError, nearest
+from forestall.errors import SpecError, nearest, warn
 from forestall.functions import Parts
 from forestall.identify import Criterion
 from forestall.lowrank import Approximation, check_approximation
@@ -100,23 +99,19 @@ class StagedRehearsal(Method):
         checked_jobs(jobs)
         supply = supplied(problem, history, seed=self.seed)
         if supply.sampled:
-            warnings.warn(
+            warn(
                 f"There are {supply.n:,} records: widths and landmarks are chosen by a "
                 f"sample of {supply.sample.n:,}; means, laws and support are learned "
                 f"from all of them, in low rank: with at most {CENTRES} centres each, "
-                f"unless approximation= says otherwise.",
-                ForestallWarning,
-                stacklevel=3,
+                f"unless approximation= says otherwise."
             )
         policy = StagedPolicy.fitted(self, problem, supply, jobs)
         if policy.gap > GAP:
-            warnings.warn(
+            warn(
                 f"The fitted system is off by {policy.gap:.0%} on the share of good "
                 f"records, so no action will be called an improvement. Outcomes that "
                 f"are counted, rounded or cut off at a bound can do this; so can too "
-                f"few records.",
-                ForestallWarning,
-                stacklevel=3,
+                f"few records."
             )
         return policy
 
@@ -166,6 +161,11 @@ class StagedPolicy(Policy):
         """Say how well it all fits, what matters, and which records would help."""
         return diagnose(self)
 
+    @cached_property
+    def tried(self) -> Tried:
+        """What history tried of each action."""
+        return Tried.of(self.data, sampled=self.n_records > self.data.n)
+
     @property
     def criterion(self) -> Criterion:
         """The sequential criterion."""
@@ -184,7 +184,8 @@ class StagedPolicy(Policy):
         Args:
             contexts: A table of contexts, or one mapping of names to values.
             jobs: How many processes share the work.
-            only: The actions that may be altered; the others keep their natural course.
+            only: The actions that may be altered; the others keep their natural course,
+                and their entries in ``Decisions.actions`` are fillers.
             at_most: How many of them may be altered together.
         """
         if only is None and at_most is None:
@@ -234,7 +235,8 @@ class StagedPolicy(Policy):
         # of where it leads: a trend may be known where nobody has been.
         support = 0.5 * self.joint.score(joint) + 0.5 * (1.0 - (upper - lower))
         gain = quantile(gained, 0.05)
-        unproven = self._beyond(a, altered) | (self.gap > GAP)
+        beyond = (self.tried.beyond(a) & altered).any(axis=1)
+        unproven = beyond | (self.gap > GAP)
         return Assessment(
             a,
             told.mean(axis=1),
@@ -265,14 +267,6 @@ class StagedPolicy(Policy):
     def _worlds(self, first: int, n: int) -> Int[Array, " s"]:
         """Name drawn worlds; without epistemic spread, the mean over and over."""
         return np.arange(first, first + n) * int(self.method.epistemic)
-
-    def _beyond(
-        self, a: Float[Array, "q d_a"], altered: Bool[Array, "q d_a"]
-    ) -> Bool[Array, " q"]:
-        """Tell which actions lie further out than any trend can be trusted."""
-        low, high = self.data.a.min(axis=0), self.data.a.max(axis=0)
-        out = (a < low - (high - low)) | (a > high + (high - low))
-        return (out & altered).any(axis=1)
 
     @cached_property
     @one_thread()

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from forestall.arrays import Array
 from forestall.encoding import Block, Numeric
@@ -22,6 +22,10 @@ MARGIN = 0.1
 BLOCK = 1 << 18
 # Records that settle most questions.
 FEW = 100
+# Columns out of range that are named.
+NAMED = 3
+# A number this many deviations off what the others make usual is what is odd.
+ODD = 4.0
 
 
 class Density(ABC):
@@ -84,6 +88,17 @@ class Support(Density):
         odd = _log_density(v @ self.whitening, few, leave_one_out=False) < lowest
         odd[odd] = self.log_density(v[odd]) < lowest
         return odd
+
+    def strayed(self, v: Float[Array, " d"]) -> Float[Array, "2 d"]:
+        """How far each column is from what the others make of it, linearly.
+
+        Beside it stands how far the records are, as a standard deviation.
+        """
+        precision = self.whitening @ self.whitening.T
+        rows = np.concatenate([self.records, (v @ self.whitening)[None]])
+        off = rows @ self.whitening.T / np.diag(precision)
+        records = off[:-1]
+        return np.stack([off[-1] - records.mean(axis=0), records.std(axis=0)])
 
     def log_density(self, v: Float[Array, "q d"]) -> Float[Array, " q"]:
         """Evaluate the log density, up to a constant."""
@@ -170,16 +185,52 @@ class Horizon:
         strange = self.support.unheard_of(x) if len(x) else np.zeros(0, dtype=bool)
         told: list[str | None] = [None] * len(x)
         for i in np.flatnonzero(strange):
-            told[i] = "no record has a context like this one."
+            told[i] = self._unlike(x[i])
         for i in np.flatnonzero(outside.any(axis=1)):
-            told[i] = self._outside(x[i], int(outside[i].argmax()))
+            told[i] = self._outside(x[i], np.flatnonzero(outside[i]))
         return told
 
-    def _outside(self, x: Float[Array, " d"], j: int) -> str:
-        seen = np.array([x[j], self.lower[j], self.upper[j]])
-        value, lower, upper = self.mean[j] + self.scale[j] * seen
-        # Roughly: the ends are what some person had.
-        return (
-            f"{self.names[j]} = {value:.4g} lies outside the range {lower:.2g} to "
-            f"{upper:.2g} of history."
+    def _outside(self, x: Float[Array, " d"], columns: Int[Array, " k"]) -> str:
+        """Name the columns that leave the range of history, the first few of them."""
+        first, *others = (
+            (f"{self.names[j]} = {value:.4g}", spelt(lower, upper))
+            for j in columns[:NAMED].tolist()
+            for value, lower, upper in [self._in_units(j, x)]
         )
+        text = f"{first[0]} lies outside the range {first[1]} of history"
+        text += "".join(f", {value} outside {seen}" for value, seen in others)
+        more = len(columns) - NAMED
+        return f"{text}, and {more} more." if more > 0 else f"{text}."
+
+    def _in_units(self, j: int, x: Float[Array, " d"]) -> list[float]:
+        """Give a column of a context and the range of history in the user's unit."""
+        seen = np.array([x[j], self.lower[j], self.upper[j]])
+        return (self.mean[j] + self.scale[j] * seen).tolist()
+
+    def _unlike(self, x: Float[Array, " d"]) -> str:
+        """Name the number that the others explain worst, where it is clearly off."""
+        text = "no record has a context like this one"
+        off, spread = self.support.strayed(x)
+        odd = np.where(self.numeric, np.abs(off) / np.maximum(spread, FLOOR), 0.0)
+        if len(x) < 2 or odd.max() < ODD:
+            return f"{text}."
+        # Of two that contradict each other the first: rounding must not decide.
+        j = int(np.argmax(odd > 0.999 * odd.max()))
+        value, usual = self.mean[j] + self.scale[j] * np.array([x[j], x[j] - off[j]])
+        return (
+            f"{text}; by its other values {self.names[j]} would be about "
+            f"{usual:.3g}, not {value:.4g}."
+        )
+
+
+def spelt(lower: float, upper: float) -> str:
+    """Write a range roughly: its ends are what some person had.
+
+    Example:
+        >>> spelt(17.8, 93.4), spelt(1991.7, 2004.9), spelt(-0.0312, 12_345.6)
+        ('18 to 93', '1992 to 2005', '0 to 12000')
+    """
+    step = 10.0 ** (np.floor(np.log10(upper - lower or abs(upper) or 1.0)) - 1)
+    # Adding zero turns minus zero into zero.
+    low, high = (np.round(end / step) * step + 0.0 for end in (lower, upper))
+    return f"{low:.10g} to {high:.10g}"

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 
 from forestall import ink
 from forestall.arrays import Array
-from forestall.decisions import Decision, Decisions
+from forestall.decisions import Decision, Decisions, percent
 from forestall.diagnostics import contexts_at, leeways_of, left_out_predictions
 from forestall.errors import SpecError, nearest
 from forestall.method import Policy
@@ -35,6 +35,10 @@ BINS = 20
 LINES = ("-", "--", "-.", ":")
 HATCH = "////"
 UNLIKE = "extrapolation: hardly any record is like this"
+# Differences of chances that count as none.
+SLIGHT = 1e-3
+SURE = "inside: credibly better than no action"
+ALL_SURE = "everywhere credibly better than no action"
 
 
 def landscape(
@@ -45,8 +49,9 @@ def landscape(
 ) -> Axes:
     """Draw how likely a good outcome is over one action or two.
 
-    What history hardly supports is hatched. Actions that are not shown are held at
-    what the policy recommends.
+    What history hardly supports is hatched. Over one action the band is the 90 %
+    interval; over two a line surrounds what is credibly better than no action. Actions
+    that are not shown are held at what the policy recommends.
 
     Args:
         policy: A fitted policy.
@@ -148,7 +153,7 @@ def calibration(policy: Policy, ax: Axes | None = None) -> Axes:
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
     axes.xaxis.set_major_formatter(_percent)
     axes.yaxis.set_major_formatter(_percent)
-    return ink.legend(axes)
+    return ink.legend(axes, handlelength=4.2)
 
 
 def _draw_line(
@@ -175,7 +180,7 @@ def _draw_line(
         color=ink.colour("no action"),
         ls="--",
         lw=1.6,
-        label=f"without action: {advice.no_action:.0%}",
+        label=f"without action: {percent(advice.no_action)}",
     )
     ink.mark(axes, (advice.actions[name], advice.probability), ink.colour("single"))
     axes.lines[-1].set_label(_advice_text(advice, [name]))
@@ -210,6 +215,7 @@ def _draw_map(
     bar.ax.tick_params(labelsize=9, length=3)
     bar.outline.set_visible(False)
     _draw_break_even(axes, A, B, told.probability.reshape(A.shape), advice)
+    _draw_sure(axes, A, B, told)
     _hatch(axes, A, B, np.asarray(told.extrapolates, dtype=bool).reshape(A.shape))
     axes.plot(
         *([advice.actions[name]] for name in names),
@@ -241,8 +247,25 @@ def _draw_break_even(
         axes.contour(
             A, B, p, levels=[level], colors="white", linewidths=1.6, linestyles="--"
         )
-        without = f"as likely as without action: {level:.0%}"
+        without = f"as likely as without action: {percent(level)}"
         axes.plot([], [], "--", color=ink.colour("no action"), lw=1.6, label=without)
+
+
+def _draw_sure(
+    axes: Axes, A: Float[Array, "m m"], B: Float[Array, "m m"], told: Decisions
+) -> None:
+    """Surround the actions whose gain over no action is above zero, with 95 %."""
+    sure = np.array([verdict == "act" for verdict in told.verdict])
+    # The verdict tells the sides; the interval, where between two points the line is.
+    above = np.nan_to_num(told.lower - told.no_action)
+    height = np.where(sure, np.maximum(above, SLIGHT), np.minimum(above, -SLIGHT))
+    colour = ink.colour("third")
+    if sure.all():
+        axes.plot([], [], " ", label=ALL_SURE)
+    elif sure.any():
+        z = height.reshape(A.shape)
+        axes.contour(A, B, z, levels=[0.0], colors=colour, linewidths=2)
+        axes.plot([], [], color=colour, lw=2, label=SURE)
 
 
 def _draw_usual(
@@ -329,7 +352,8 @@ def _draw_levels(axes: Axes, all_: Sequence[Learned], n: int) -> None:
         label = ink.words(each.name)
         axes.plot(levels, share, color=colour, ls=style, lw=1.8, label=label)
         odd = each.odd_part()
-        if odd is not None:
+        # What is wrong everywhere is the line itself.
+        if odd is not None and odd.where:
             part = np.sort(each.levels[odd.rows])
             share = np.searchsorted(part, levels) / len(part)
             label = f"{ink.words(each.name)}, where {ink.words(odd.where)}"
@@ -405,7 +429,7 @@ def _shown(policy: Policy, actions: Sequence[str] | str | None) -> list[str]:
 def _advice_text(advice: Decision, names: Sequence[str]) -> str:
     told = ", ".join(f"{ink.words(name)} {advice.actions[name]:.3g}" for name in names)
     head = "advice" if advice.verdict == "act" else f"best ({advice.verdict})"
-    return f"{head}: {told}, {advice.probability:.0%} likely"
+    return f"{head}: {told}, {percent(advice.probability)} likely"
 
 
 def _percent(value: float, _: object) -> str:

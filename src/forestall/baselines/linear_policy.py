@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,7 +16,7 @@ from forestall.baselines.linearity import bent
 from forestall.baselines.polytope_probability import PolytopeProbability
 from forestall.decisions import Assessment
 from forestall.diagnostics import Diagnostics, diagnose
-from forestall.errors import ForestallWarning, SpecError
+from forestall.errors import SpecError, warn
 from forestall.identify import Criterion
 from forestall.method import Method, Policy
 from forestall.nested import density, horizon_of
@@ -131,11 +130,9 @@ class LinearPolicy(Policy):
                 f"The fitted linear model is off by {self.gap:.0%} on the share of "
                 f"good records"
             )
-        warnings.warn(
+        warn(
             f"{fault}, so no action will be called an improvement. Try "
-            f"StagedRehearsal(), which assumes no lines.",
-            ForestallWarning,
-            stacklevel=4,
+            f"StagedRehearsal(), which assumes no lines."
         )
 
     def for_region(self, desired: Any) -> LinearPolicy:

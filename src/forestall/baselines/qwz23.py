@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,7 +21,7 @@ from forestall.baselines.milp import most_inside
 from forestall.baselines.noted import Choice, NotedMethod, NotedPolicy, check_share
 from forestall.baselines.online import Inquiry, encoded
 from forestall.decisions import Assessment, Decisions, percent
-from forestall.errors import ForestallWarning, SpecError
+from forestall.errors import SpecError, warn
 from forestall.nested import density, horizon_of
 from forestall.observations import ContextRows, Observations
 from forestall.problem import Problem
@@ -147,12 +146,10 @@ class QWZ23Policy(NotedPolicy):
         told = super()._decide(rows, a, infeasible, jobs=jobs)
         late = sum(reason.endswith(LATE) for reason in told.reason)
         if late:
-            warnings.warn(
+            warn(
                 f"The solver ran out of time for {late} of {rows.n} contexts; the best "
                 f"actions found so far are taken. Raise time_limit, now "
-                f"{self.method.time_limit:g} s, or lower n_worlds.",
-                ForestallWarning,
-                stacklevel=3,
+                f"{self.method.time_limit:g} s, or lower n_worlds."
             )
         return told
 

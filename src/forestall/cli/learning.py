@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,7 +21,7 @@ from forestall.cli.methods import (
 )
 from forestall.cli.options import Cluster, History, Json, Question, Records, Step
 from forestall.cli.tables import check_distinct
-from forestall.errors import ForestallWarning, SpecError
+from forestall.errors import SpecError, warn
 
 if TYPE_CHECKING:
     from forestall.diagnostics import Diagnostics
@@ -116,7 +115,7 @@ def fit(
         store.save(policy, place)
         saved = store.about(place)
     if remark := size_text(learner, _held(policy, saved["history"]["records"])):
-        warnings.warn(remark, ForestallWarning, stacklevel=1)
+        warn(remark)
     from forestall.screen.learn import learned, show_learned
 
     told = learned(policy, saved, seconds)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -16,9 +17,10 @@ import numpy as np
 import pyarrow as pa
 
 from forestall.decisions import Decisions
-from forestall.errors import DataError
+from forestall.errors import DataError, SpecError
 from forestall.observations import Observations, Schema
 from forestall.problem import Problem
+from forestall.processes import checked_jobs
 from forestall.scale.cluster import PIECE, Spread, on
 from forestall.scale.sink import Sink
 from forestall.scale.source import Batch, Place, Source, check_rows
@@ -27,6 +29,9 @@ from forestall.scale.warned import Warned
 
 # Fewer than are read at a time elsewhere: what a stop costs is one batch.
 DECIDED_ROWS = 16_384
+# Blocks that each of several processes answers between two times that progress is told:
+# calling them together takes as long as a quick policy needs for half a block.
+TOGETHER = 4
 
 Progress = Callable[[int, int | None], object]
 Tell = Callable[[int], object]
@@ -86,6 +91,7 @@ def recommend_stream(
     identifier: str | None = None,
     fingerprint: str | None = None,
     progress: Progress | None = None,
+    jobs: int = 1,
 ) -> Written:
     """Choose an action for each row of a stream, and write them as they are chosen.
 
@@ -104,10 +110,13 @@ def recommend_stream(
             records and the method that it comes from.
         progress: Called after each block of contexts that the policy answers at a
             time, or each piece on a cluster, with the rows done, and with their total
-            where that is cheap to know.
+            where that is cheap to know. Without it a policy shows them by a bar, on a
+            terminal and once it has taken a while.
+        jobs: How many processes share the work. It changes nothing of what is written.
     """
     check_rows(batch_rows)
     stream = stream_of(contexts)
+    _check_shared(policy, stream, jobs)
     columns = _columns(policy, identifier)
     stream.check(columns, "the contexts")
     mark = {
@@ -117,7 +126,9 @@ def recommend_stream(
         "identifier": identifier,
     }
     start, sink = time.perf_counter(), Sink.open(out, mark, resume=resume)
-    done = Deciding(policy, sink, columns, batch_rows, identifier).all(stream, progress)
+    deciding = Deciding(policy, sink, columns, batch_rows, identifier, jobs)
+    with _showing(policy) as tell:
+        done = deciding.all(stream, progress or tell)
     told = {name: done.counts[name] for name in ("rows", "act", "leave", "abstain")}
     sink.finish(told)
     done.warned.tell()
@@ -134,6 +145,29 @@ def stream_of(contexts: Any) -> Source | Spread:
     if is_frame(contexts):
         return on(None, contexts)
     return contexts if isinstance(contexts, Spread) else Source.read(contexts)
+
+
+def _check_shared(policy: Decides, stream: Source | Spread, jobs: int) -> None:
+    """Refuse several processes where nothing could be shared among them."""
+    if checked_jobs(jobs) == 1:
+        return
+    if isinstance(stream, Spread):
+        raise SpecError(
+            f"Expected jobs=1 for contexts on a cluster, whose workers share the work; "
+            f"got jobs={jobs}. Leave it out, and add workers for more speed."
+        )
+    if "jobs" not in inspect.signature(policy.recommend).parameters:
+        raise SpecError(
+            f"Expected jobs=1 for a policy whose recommend takes no jobs; got "
+            f"jobs={jobs} for a {type(policy).__name__}. Leave it out."
+        )
+
+
+@contextmanager
+def _showing(policy: Decides) -> Iterator[Progress | None]:
+    """Have a policy that can show how far the stream is do so, not each batch."""
+    with getattr(policy, "showing", nullcontext)() as tell:
+        yield tell
 
 
 def _columns(policy: Decides, identifier: str | None) -> tuple[str, ...]:
@@ -168,6 +202,7 @@ class Deciding:
         columns: What to read.
         batch_rows: How many contexts to decide at a time.
         identifier: A column to copy.
+        jobs: How many processes share the work.
     """
 
     policy: Decides
@@ -175,6 +210,7 @@ class Deciding:
     columns: tuple[str, ...]
     batch_rows: int
     identifier: str | None
+    jobs: int = 1
 
     def all(self, stream: Source | Spread, progress: Progress | None) -> Decided:
         """Decide for every context; of none at all, write a table without rows."""
@@ -204,7 +240,8 @@ class Deciding:
 
     def __call__(self, source: Source) -> Decided:
         """Decide for a piece of a stream, on a worker."""
-        return sum(self._parts(source), Decided(Counter(), Warned()))
+        with _showing(self.policy):
+            return sum(self._parts(source), Decided(Counter(), Warned()))
 
     def _batch(self, batch: Batch, tell: Tell | None = None) -> Decided:
         first, stop = batch.start.number, batch.start.number + batch.n
@@ -213,17 +250,30 @@ class Deciding:
             rows["resumed"] = batch.n
             return Decided(rows + Counter(self.sink.counts(first, stop)), Warned())
         warned, told = Warned(), list[Decisions]()
-        # Without anyone to tell, in one go: then the policy shows how far it is.
-        step = getattr(self.policy, "block", batch.n) if tell else batch.n
+        # Without anyone to tell, in one go.
+        step = self._step(batch.n) if tell else batch.n
         for row in range(0, max(1, batch.n), max(1, step)):
             if tell and row:
                 tell(row)
             part = Batch(batch.table.slice(row, step), batch.place(row))
             with warned.gather(part), _placed(part):
-                told.append(self.policy.recommend(part.table))
+                told.append(self._decisions(part.table))
         with _placed(batch):
             counts = self._write(batch, told)
         return Decided(rows + counts, warned)
+
+    def _step(self, n: int) -> int:
+        """How many of ``n`` contexts to decide for before progress is told."""
+        together = self.jobs * TOGETHER if self.jobs > 1 else 1
+        return together * getattr(self.policy, "block", n)
+
+    def _decisions(self, table: pa.Table) -> Decisions:
+        # Each process has a whole block at least: blocks, and with them what is rounded
+        # how, are those of one process.
+        rows = table.num_rows
+        jobs = min(self.jobs, rows // getattr(self.policy, "block", max(1, rows)))
+        recommend: Any = self.policy.recommend
+        return recommend(table, jobs=jobs) if jobs > 1 else recommend(table)
 
     def _write(self, batch: Batch, told: list[Decisions]) -> Counter[str]:
         table = pa.concat_tables([each.to_frame() for each in told])

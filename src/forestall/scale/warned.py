@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
-from forestall.errors import ForestallWarning
+from forestall.errors import ForestallWarning, warn
 from forestall.scale.source import Batch, Place
 
 # Warnings that differ in more than their numbers, of which we keep so many.
@@ -64,8 +64,4 @@ class Warned:
         """Warn of each kind once."""
         for (category, _), (text, place, count) in self._found.items():
             batches = f"{count} batches" if count > 1 else "1 batch"
-            warnings.warn(
-                f"In {batches}, first in that from {place}: {text}",
-                category,
-                stacklevel=3,
-            )
+            warn(f"In {batches}, first in that from {place}: {text}", category)

@@ -75,6 +75,8 @@ def _fit_table(told: Diagnostics) -> Table:
     table = table_of("variable", *heads)
     for fit in told.mechanisms:
         rest = "" if fit.deviation is None else f"{fit.deviation:.3g}"
+        if fit.n_ways > 1:
+            rest += f", {fit.n_ways} ways"
         if fit.movers:
             rest += f", depends on {', '.join(fit.movers)}"
         predicted = f"{fit.explained:.0%}" if fit.predicted else "not"
