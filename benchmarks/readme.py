@@ -1,8 +1,9 @@
-"""Put the tables of the results into the README and into docs/scale.md.
+"""Put the tables of the results into the README and into pages of docs/.
 
 Run: python benchmarks/readme.py [PAGE ...], e.g. scale.md alone; all unless told.
 """
 
+import csv
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -14,16 +15,33 @@ from forestall.bench import pooled_markdown, summarise, to_markdown
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
-SCALE = ROOT / "docs" / "scale.md"
+SCALE, METHODS = ROOT / "docs" / "scale.md", ROOT / "docs" / "methods.md"
 RESULTS = ROOT / "benchmarks" / "results"
 COLUMNS = ["success", "no action", "oracle", "lift share", "by verdict", "cover"]
 
 TABLES: dict[str, Callable[[], str]] = {
     "results": lambda: to_markdown(summarise(RESULTS / "decisions.csv"), COLUMNS),
-    "unseen": lambda: pooled_markdown(summarise(RESULTS / "unseen.csv")),
+    "unseen": lambda: pooled("unseen"),
     "rivals": lambda: to_markdown(summarise(RESULTS / "rivals.csv"), COLUMNS[:-1]),
+    "support": lambda: supported(RESULTS / "support.csv"),
 }
 HONEST = ["lift share", "cover", "width", "bias"]
+
+
+def supported(path: Path) -> str:
+    with path.open(encoding="utf-8") as file:
+        row = next(csv.DictReader(file))
+    area = row["area"].lstrip("0")
+    return (
+        f"The support score tells where an estimate is wrong: of {row['estimates']} "
+        f"random feasible actions, on all tasks and ten random models, {row['wrong']} "
+        f"are misjudged by more than .2, and it finds them with an area under the "
+        f"curve of {area} (`python benchmarks/support.py`)."
+    )
+
+
+def pooled(plan: str) -> str:
+    return pooled_markdown(summarise(RESULTS / f"{plan}.csv"))
 
 
 def honest(plan: str) -> str:
@@ -34,9 +52,14 @@ AT_SCALE: dict[str, Callable[[], str]] = {
     **{name: partial(table, RESULTS / "speed") for name, table in OF_SPEED.items()},
     "histories": lambda: honest("large-histories"),
     "large": lambda: honest("large"),
-    "unchosen": lambda: pooled_markdown(summarise(RESULTS / "large-unseen.csv")),
+    "unchosen": lambda: pooled("large-unseen"),
 }
-PAGES = {README: TABLES, SCALE: AT_SCALE}
+OF_PARTS: dict[str, Callable[[], str]] = {
+    "ablations": lambda: pooled("ablations"),
+    "noise": lambda: pooled("ablations-noise"),
+    "wide": lambda: pooled("ablations-wide"),
+}
+PAGES = {README: TABLES, SCALE: AT_SCALE, METHODS: OF_PARTS}
 
 
 def filled(text: str, made: Mapping[str, str]) -> str:

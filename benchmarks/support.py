@@ -1,15 +1,18 @@
 """Does the support score tell where an estimate is wrong?
 
-Run: python benchmarks/support.py
+Run: python benchmarks/support.py (some minutes; a copy of it goes into the README)
 For random feasible actions of many contexts on every task, an estimate is wrong when it
 is off by more than .2. Prints how many are, and the area under the curve with which the
-support score, and each of its halves, finds them: .5 is chance, 1 is perfect.
+support score, and each of its halves, finds them: .5 is chance, 1 is perfect. Writes
+benchmarks/results/support.csv.
 """
 
 from __future__ import annotations
 
+import csv
 import warnings
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 
 import numpy as np
 from scipy.stats import rankdata
@@ -19,6 +22,7 @@ import forestall
 from forestall import tasks
 
 NAMES = [*tasks.names(), *(f"random-{k}" for k in range(10))]
+RESULTS = Path(__file__).parent / "results" / "support.csv"
 N, CONTEXTS, DRAWS, WRONG, SEED, JOBS = 1000, 400, 1000, 0.2, 11, 2
 
 
@@ -55,10 +59,19 @@ def main() -> None:
             print(f"{name}: {wrong} wrong, mean error {mean:.3f}", flush=True)
     error, support, known = map(np.concatenate, zip(*parts, strict=True))
     wrong = error > WRONG
+    scores = {
+        "support": support,
+        "how usual alone": 2.0 * support - known,
+        "how much is known alone": known,
+    }
     print(f"{wrong.sum()} of {len(wrong)} estimates are off by more than {WRONG}.")
-    print(f"support {area(support, wrong):.3f}")
-    print(f"how usual alone {area(2.0 * support - known, wrong):.3f}")
-    print(f"how much is known alone {area(known, wrong):.3f}")
+    with RESULTS.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["score", "area", "wrong", "estimates"])
+        for name, score in scores.items():
+            found = f"{area(score, wrong):.3f}"
+            print(name, found)
+            writer.writerow([name, found, wrong.sum(), len(wrong)])
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 from forestall import NestedRehearsal, Problem, tasks
 from forestall.nested import KernelPolicy
 
-N, REPEATS, ROWS, WIDE = 5000, 3, 256, "five-contexts"
+N, REPEATS, ROWS, WIDE = 5000, 7, 256, "five-contexts"
 TASKS = ("lin-syn1", "bank", "non-syn1", WIDE)
 
 

@@ -1,9 +1,9 @@
 """How the cost of a fit and of decisions grows.
 
 Run: python benchmarks/speed/growth.py [--draw] [--quick] [--out FOLDER]
-Measures fits against the number of records, the rank and the number of contexts'
-columns, and decisions against the number of records, the rank, the columns and the
-number of contexts decided for. Times are of the processor, one BLAS thread, the least
+Measures fits against the number of records, the rank, the number of random features and
+of contexts' columns, and decisions against these and the number of contexts decided
+for. Times are of the processor, one BLAS thread, the least
 of two where one takes less than a minute; the exponent is that of a line through the
 logarithms, over all sizes and over the last two; the ratio is to the exact method on as
 many records, at the largest size that both have. Prints a Markdown table; writes
@@ -26,13 +26,14 @@ from threadpoolctl import threadpool_limits
 
 from forestall import Method, NestedRehearsal, Policy, Problem, StagedRehearsal
 from forestall.ink import COLOURS, legend, panels
-from forestall.lowrank import Nystrom
+from forestall.lowrank import Nystrom, RandomFourier
 
 IMAGE = Path(__file__).parents[2] / "docs" / "images" / "growth.png"
 DECIDED, PATIENCE = 256, 60.0
 COLOUR = {
     "exact": COLOURS["nested"],
     "Nystrom": COLOURS["single"],
+    "RandomFourier": COLOURS["third"],
     "staged": COLOURS["region"],
 }
 
@@ -97,6 +98,10 @@ def nystrom(rank: int) -> NestedRehearsal:
     return NestedRehearsal(approximation=Nystrom(rank=rank))
 
 
+def waves(n_features: int) -> NestedRehearsal:
+    return NestedRehearsal(approximation=RandomFourier(n_features=n_features))
+
+
 def fitting(method: Method, n: int, d: int = 4) -> Callable[[], Policy]:
     asked, records = problem(d), history(n, d)
     return lambda: method.fit(asked, records)
@@ -126,6 +131,13 @@ SERIES = (
     ),
     Series(
         "records",
+        "RandomFourier",
+        "fit",
+        (5_000, 20_000, 80_000),
+        lambda n: fitting(waves(400), n),
+    ),
+    Series(
+        "records",
         "staged",
         "fit",
         (1_000, 5_000, 25_000),
@@ -137,6 +149,14 @@ SERIES = (
         "fit",
         (50, 100, 200, 400, 800),
         lambda m: fitting(nystrom(m), 20_000),
+        records=20_000,
+    ),
+    Series(
+        "features",
+        "RandomFourier",
+        "fit",
+        (100, 200, 400, 800),
+        lambda k: fitting(waves(k), 20_000),
         records=20_000,
     ),
     Series(
@@ -162,11 +182,26 @@ SERIES = (
         lambda n: deciding(nystrom(200), n),
     ),
     Series(
+        "records",
+        "RandomFourier",
+        "decide",
+        (5_000, 20_000, 80_000),
+        lambda n: deciding(waves(400), n),
+    ),
+    Series(
         "rank",
         "Nystrom",
         "decide",
         (50, 100, 200, 400, 800),
         lambda m: deciding(nystrom(m), 5_000),
+        records=5_000,
+    ),
+    Series(
+        "features",
+        "RandomFourier",
+        "decide",
+        (100, 200, 400, 800),
+        lambda k: deciding(waves(k), 5_000),
         records=5_000,
     ),
     Series(
