@@ -15,7 +15,7 @@ demo: .venv/.installed
 	$(BIN)/forestall demo
 
 test: .venv/.installed-dev
-	$(BIN)/python -m pytest -n 2 -m "not slow and not heavy"
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow and not heavy"
 
 # What "make test" leaves out; here nothing may be skipped for want of a package, and
 # with REQUIRE=flows,browser not for want of a Chromium either.
