@@ -23,7 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from forestall import Ascent, NestedRehearsal, PlanError
+from forestall import Ascent, MissingExtraError, NestedRehearsal, PlanError
 from forestall.baselines import NoAction
 from forestall.bench import (
     Plan,
@@ -97,6 +97,15 @@ class Broken(Method):
     def fit(self, problem: Any, history: Any) -> Any:
         del problem, history
         raise RuntimeError("no luck,\nnone at all")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unequipped(Method):
+    """Needs a package that is not there."""
+
+    def fit(self, problem: Any, history: Any) -> Any:
+        del problem, history
+        raise MissingExtraError("abacus", "beads")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -391,6 +400,17 @@ def test_a_method_that_fails_is_rows_with_its_error(tmp_path: Path) -> None:
         assert math.isnan(row.success)
         assert 0.0 <= row.oracle <= 1.0
     assert not any(row.error for row in rows if row.method == "none")
+
+
+@pytest.mark.usefixtures("quick_oracles")
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_package_that_is_missing_stops_the_run_and_is_no_result(
+    tmp_path: Path, jobs: int
+) -> None:
+    plan = replace(plan_of(), methods={"none": NoAction(), "lame": Unequipped()})
+    with pytest.raises(MissingExtraError, match=r"pip install 'forestall\[beads\]'"):
+        run(plan, tmp_path / "a.csv", progress=False, jobs=jobs)
+    assert not [row for row in read_rows(tmp_path / "a.csv") if row.error]
 
 
 @pytest.mark.usefixtures("quick_oracles")

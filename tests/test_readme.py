@@ -15,6 +15,7 @@ import pytest
 from pyarrow import csv
 
 from forestall import tasks
+from forestall.bench import read_rows
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -114,6 +115,12 @@ def test_the_results_of_every_plan_are_complete(name, tmp_path):
     plan = f"forestall bench benchmarks/plans/{name}.toml"
     run(plan, ROOT, "--out", str(tmp_path / "copy.csv"))
     assert (tmp_path / "copy.csv").read_bytes() == before
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_no_method_fails_in_the_results_of_any_plan(name):
+    rows = read_rows(ROOT / "benchmarks" / "results" / f"{name}.csv")
+    assert not {(row.task, row.method, row.error) for row in rows if row.error}
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/methods.md"])

@@ -18,6 +18,7 @@ from forestall import tasks
 from forestall.baselines import NoAction
 from forestall.bench.results import Row
 from forestall.decisions import Decision, Decisions
+from forestall.errors import MissingExtraError
 from forestall.method import Method
 from forestall.problem import Problem
 from forestall.tasks.task import Task
@@ -144,13 +145,19 @@ def _yardstick(trial: Trial, context: int) -> Yardstick:
 def assess(
     trial: Trial, label: str, method: Method, truth: list[Yardstick]
 ) -> list[Row]:
-    """Fit and judge a method; a failure becomes the error of its rows."""
+    """Fit and judge a method; a failure becomes the error of its rows.
+
+    Raises:
+        MissingExtraError: A package is not installed: that says nothing of the method.
+    """
     rows = [trial.row(i, label, stick) for i, stick in enumerate(truth)]
     # More threads would make timings and last digits depend on what else runs.
     with threadpool_limits(1), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             told = _decide(trial, method)
+        except MissingExtraError:
+            raise
         except Exception as error:
             return [replace(row, error=_text(error)) for row in rows]
     noted = " | ".join(dict.fromkeys(_warning(w) for w in caught))
