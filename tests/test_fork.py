@@ -9,10 +9,11 @@ from scipy.stats import binom
 
 import forestall
 from forestall import Problem, Search, StagedRehearsal, store, tasks
-from forestall.fork import Fork, ForkAt, parted
+from forestall.fork import Fork, ForkAt, Within, parted
 from forestall.functions import Functions
 from forestall.law import LawAt
 from forestall.scale.supply import state_of, supplied
+from forestall.simulate import simulate
 
 QUICK = StagedRehearsal(
     n_draws=32,
@@ -80,7 +81,7 @@ def asked(policy):
 @pytest.mark.parametrize("n", [300, 2000])
 def test_two_ways_are_told_apart(effect, n):
     history = records(effect, n)
-    upper = parted(inputs(history), history["health"])
+    upper = parted(inputs(history), history["health"]).upper
     middle = 0.3 * history["state"] if effect is not none_or_some else 1.0
     assert np.mean(upper == (history["health"] > middle)) > 0.99
 
@@ -160,7 +161,7 @@ def test_a_few_wrong_entries_do_not_hide_that_there_are_few_values():
     history = counted(1000, 0, 2)
     z = np.column_stack([history["debt"], history["rate"]])
     history["came"][:3] = 99.0
-    upper = parted(z, history["came"])
+    upper = parted(z, history["came"]).upper
     assert 100 < upper.sum() < 900
 
 
@@ -209,19 +210,111 @@ def test_an_end_that_many_share_is_a_way_of_its_own(effect, desired):
     assert np.sqrt(np.mean(np.square(errors))) < 0.06
 
 
+def cut_off(x, a, rng):
+    """A cost that would be below zero for some is none for them."""
+    return np.maximum(0.0, 1.0 + x - 1.2 * a + rng.normal(size=len(x)))
+
+
+def mostly_unchanged(x, a, rng):
+    """For a fifth nothing changes, else it gets better or worse."""
+    still = rng.random(len(x)) < 0.2
+    return np.where(still, 0.0, x + a + rng.normal(size=len(x)))
+
+
+def scored(x, a, rng):
+    """A score of whole points from 0 to 10."""
+    score = 6.0 + 2.0 * x + 1.5 * a + 2.0 * rng.normal(size=len(x))
+    return np.clip(np.round(score), 0.0, 10.0)
+
+
+def rarely_dear(x, a, rng):
+    """Hardly anybody has a cost."""
+    dear = rng.random(len(x)) < np.clip(0.04 * (1.0 + 0.5 * a), 0.0, 1.0)
+    return np.where(dear, 1.0 + rng.gamma(2.0, size=len(x)), 0.0)
+
+
+SHARED = [
+    (cut_off, "<= 0", 1000),
+    (mostly_unchanged, ">= 0", 1000),
+    (mostly_unchanged, "> 0", 1000),
+    (scored, ">= 10", 1000),
+    (rarely_dear, "<= 0", 1000),
+    (costs, "<= 0", 120),
+]
+
+
+@pytest.mark.parametrize(("effect", "desired", "n"), SHARED)
+def test_how_often_a_shared_value_is_reached_is_told_without_bias(effect, desired, n):
+    """Before, what strayed from another way reached beyond, by up to .2."""
+    problem = Problem(
+        context=["x"],
+        actions={"a": (-2.0, 2.0)},
+        outcomes=["y"],
+        desired=[f"y {desired}"],
+    )
+    at = GRID[np.abs(GRID[:, 1] - 0.6 * GRID[:, 0]) < 1.5]
+    rng = np.random.default_rng(1)
+    true = np.array(
+        [
+            problem.region.contains(
+                effect(np.full(100_000, x), np.full(100_000, a), rng)[:, None]
+            ).mean()
+            for x, a in at
+        ]
+    )
+    errors = []
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        x = rng.normal(size=n)
+        a = 0.6 * x + rng.normal(size=n)
+        policy = QUICK.fit(problem, {"x": x, "a": a, "y": effect(x, a, rng)})
+        told = policy.evaluate({"x": at[:, 0]}, at[:, [1]])
+        errors.append(told.probability - true)
+    bias, off = (0.02, 0.06) if n == 1000 else (0.06, 0.12)
+    assert abs(np.mean(errors)) < bias
+    assert np.sqrt(np.mean(np.square(errors))) < off
+
+
+def test_nothing_lies_beyond_an_end():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=500)
+    a = 0.6 * x + rng.normal(size=500)
+    problem = Problem(
+        context=["x"], actions={"a": (-2.0, 2.0)}, outcomes=["y"], desired=["y <= 0"]
+    )
+    policy = QUICK.fit(problem, {"x": x, "a": a, "y": cut_off(x, a, rng)})
+    seen = simulate(policy, {"x": -0.5}, {"a": 1.0}).outcomes
+    assert seen.min() > -1e-6
+    assert 0.5 < np.mean(seen < 1e-6) < 1.0
+
+
 def test_both_ends_may_be_ways(rng):
     z = rng.normal(size=(1000, 1))
     v = np.clip(z[:, 0] + rng.normal(size=1000), -1.0, 0.8)
-    upper = parted(z, v)
-    np.testing.assert_array_equal(upper, v == 0.8)
-    np.testing.assert_array_equal(parted(z[~upper], v[~upper]), v[~upper] > -1.0)
+    found = parted(z, v)
+    np.testing.assert_array_equal(found.upper, v == 0.8)
+    np.testing.assert_array_equal(found.limits, [[-np.inf, 0.8], [-np.inf, np.inf]])
+    below = parted(z[~found.upper], v[~found.upper])
+    np.testing.assert_array_equal(below.upper, v[~found.upper] > -1.0)
+    np.testing.assert_array_equal(below.limits, [[-np.inf, np.inf], [-1.0, np.inf]])
 
 
-def test_rounded_values_and_atoms_between_others_are_no_ways(rng):
+def test_a_value_between_others_is_the_end_of_those_below(rng):
     z = rng.normal(size=(1000, 1))
     v = z[:, 0] + rng.normal(size=1000)
-    assert parted(z, np.round(2.0 * v)) is None
-    assert parted(z, np.where(np.abs(v) < 0.3, 0.0, v)) is None
+    v[np.abs(v) < 0.3] = 0.0
+    found = parted(z, v)
+    np.testing.assert_array_equal(found.upper, v > 0.0)
+    np.testing.assert_array_equal(found.limits, [[-np.inf, np.inf], [0.0, np.inf]])
+    below = parted(z[~found.upper], v[~found.upper])
+    np.testing.assert_array_equal(below.upper, v[~found.upper] == 0.0)
+
+
+@pytest.mark.parametrize("step", [0.1, 0.25, 0.5])
+def test_rounded_values_are_no_ways(step, rng):
+    z = rng.normal(size=(1000, 1))
+    for v in (z[:, 0] + rng.normal(size=1000), rng.uniform(-3.0, 3.0, 1000)):
+        assert parted(z, step * np.round(v / step)) is None
 
 
 def test_few_records_and_no_inputs_are_no_fork(rng):
@@ -250,6 +343,33 @@ def fork_at(rng, share):
 def test_a_fork_has_as_much_below_a_value_as_its_quantiles_say(rng, share):
     fork, u = fork_at(rng, share), rng.uniform(0.001, 0.999, 400)
     np.testing.assert_allclose(fork.cdf(fork.quantile(u)), u, atol=1e-3)
+
+
+@pytest.mark.parametrize(("lower", "upper"), [(-0.4, np.inf), (-np.inf, 0.6)])
+def test_a_law_within_limits_is_the_law_in_proportion(rng, lower, upper):
+    law = fork_at(rng, 0.5).laws[0]
+    ends = np.full(400, lower), np.full(400, upper)
+    within, u = Within.of(law, *ends), rng.uniform(0.001, 0.999, 400)
+    t = within.quantile(u)
+    assert (t >= lower).all()
+    assert (t <= upper).all()
+    np.testing.assert_allclose(within.cdf(t), u, atol=1e-6)
+    kept = np.clip(law.cdf(ends[1]) - law.cdf(ends[0]), 0.0, 1.0)
+    inside = (np.abs(t - lower) > 0.02) & (np.abs(t - upper) > 0.02)
+    slope = law.density(t) / kept
+    np.testing.assert_allclose(within.density(t)[inside], slope[inside])
+
+
+@pytest.mark.parametrize(("lower", "upper"), [(3.0, np.inf), (-np.inf, -3.0)])
+def test_a_law_that_lies_beyond_its_limit_is_at_it(rng, lower, upper):
+    law = fork_at(rng, 0.5).laws[0]
+    within = Within.of(law, np.full(400, lower), np.full(400, upper))
+    end = lower if np.isfinite(lower) else upper
+    t = within.quantile(rng.uniform(0.001, 0.999, 400))
+    np.testing.assert_array_equal(t, end)
+    assert (within.cdf(np.full(400, end + 1e-6)) == 1.0).all()
+    assert (within.cdf(np.full(400, end - 1e-6)) == 0.0).all()
+    assert (within.density(t) == 0.0).all()
 
 
 def test_a_fork_is_steep_where_its_share_rises(rng):

@@ -147,11 +147,35 @@ def test_a_very_wide_box_does_not_hide_history(r):
 def test_a_system_that_cannot_reproduce_its_records_says_so(r):
     x, a = r.normal(size=(2, N))
     y = a + 0.5 * r.normal(size=N)
+    # Two values between others that many share: one alone would be a way of its own.
     y[np.abs(y) < 0.5] = 0.0
+    y[np.abs(y - 1.1) < 0.5] = 1.1
     asked = problem(covariates=[], desired=["-0.1 <= y <= 0.1"])
     with pytest.warns(ForestallWarning, match="off by .* on the share of good"):
         policy = QUICK.fit(asked, {"x": x, "a": a, "y": y})
-    assert "act" not in policy.recommend({"x": [0.0, 1.0]}).verdict
+    decisions = policy.recommend({"x": [0.0, 1.0]})
+    assert "act" not in decisions.verdict
+    assert not decisions.extrapolates.any()
+    assert all("The fit is wrong" in reason for reason in decisions.reason)
+    told = policy.diagnostics()
+    assert "off by" in str(told)
+    assert "off by" in told.advice
+    assert "off by" in told.remarks[0]
+    assert "off by" in told.to_dict()["misfit"]
+
+
+def test_a_generous_interval_does_not_lead_beyond_all_trends(r):
+    x, a = r.normal(size=(2, N))
+    history = {"x": x, "a": a, "y": x + 1.5 * a + r.normal(size=N)}
+    asked = problem(covariates=[], actions={"a": (-2.0, 99.0)}, desired=["y >= 1"])
+    policy = QUICK.fit(asked, history)
+    decisions = policy.recommend({"x": [0.0]})
+    assert decisions.verdict == ["act"]
+    again = policy.evaluate({"x": [0.0]}, decisions.actions)
+    assert again.verdict == ["act"]
+    beyond = policy.evaluate({"x": [0.0]}, {"a": 99.0})
+    assert beyond.verdict == ["abstain"]
+    assert "further out than any trend can be trusted" in beyond.reason[0]
 
 
 def test_an_action_outside_its_interval_is_never_an_act(r):

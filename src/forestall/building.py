@@ -266,7 +266,7 @@ def _between_ties(y: Float[Array, " n"], bound: float, strict: bool) -> float:
     if not inside.any() or inside.all():
         return bound
     last = int(np.flatnonzero(inside)[-1])
-    rare = counts[last : last + 2].min() < max(2, 0.01 * len(y))
+    rare = counts[last : last + 2].max() < max(2, 0.01 * len(y))
     if rare and len(values) > 2:
         return bound
     return float(0.5 * (values[last] + values[last + 1]))

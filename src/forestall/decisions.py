@@ -324,6 +324,17 @@ class Tried:
         out: Bool[Array, "q d_a"] = (a < self.lower - whole) | (a > self.upper + whole)
         return out
 
+    def trusted(
+        self, lower: Float[Array, " d_a"], upper: Float[Array, " d_a"]
+    ) -> tuple[Float[Array, " d_a"], Float[Array, " d_a"]]:
+        """Leave out what lies beyond, of each action that is not beyond altogether."""
+        # A little less, so that no rounding leads beyond.
+        whole = (1.0 - MARGIN / 100) * (self.upper - self.lower)
+        low = np.maximum(lower, self.lower - whole)
+        high = np.minimum(upper, self.upper + whole)
+        some = low <= high
+        return np.where(some, low, lower), np.where(some, high, upper)
+
     def unseen_text(self, altered: Bool[Array, " d_a"]) -> str:
         """Name an altered action that was never tried anywhere near; empty if none."""
         (unseen,) = np.nonzero(self.never & altered)
@@ -357,12 +368,14 @@ class Judge:
         infeasible: Which given actions lie outside their feasible intervals; ``None``
             where the policy chose the actions itself.
         tried: What history tried of each action; ``None`` where that is not known.
+        misfit: What is wrong with the fit as a whole; empty where nothing is.
     """
 
     criterion: Criterion
     unheard: Sequence[str | None]
     infeasible: Sequence[bool] | None = None
     tried: Tried | None = None
+    misfit: str = ""
 
     def __call__(self, told: Assessment, i: int) -> tuple[Verdict, str]:
         """Judge the action of context ``i``."""
@@ -387,7 +400,8 @@ class Judge:
                 f"a good outcome becomes {now} likely ({range_}), against {without} "
                 f"without action.{caution}"
             )
-        if p <= p0 and not (told.extrapolates[i] and told.upper[i] > p0):
+        open_ = bool(told.extrapolates[i] or self.misfit) and told.upper[i] > p0
+        if p <= p0 and not open_:
             return "leave", self._no_better(now, without) + caution
         if not caution and p - p0 - gain <= KNOWN:
             return "leave", self._no_better(now, without)
@@ -424,6 +438,8 @@ class Judge:
             text += f" This is extrapolation: {self.unheard[i]}"
         elif told.extrapolates[i]:
             text += self._extrapolation(told, i)
+        if self.misfit:
+            text += f" The fit is wrong: {self.misfit}."
         if self.criterion.valid is False:
             text += f" The graph shows a bias: {self.criterion.explanation}"
         if self.infeasible is not None and self.infeasible[i]:

@@ -71,6 +71,7 @@ def diagnose(policy: Policy) -> Diagnostics:
         float(data.good.mean()),
         policy.identification,
         policy.criterion,
+        policy.misfit,
         tuple(each.fit() for each in learned(staged, data)) if staged else (),
         None if staged else indicator_fit(policy),
         tuple(

@@ -96,6 +96,7 @@ class Diagnostics:
         good: The share of them with a desired outcome.
         identification: What is adjusted for, and whether that is enough.
         criterion: Whether the formula of this policy gives the effect asked for.
+        misfit: What is wrong with the fit as a whole; empty where nothing is.
         mechanisms: How well each mechanism was learned; empty without mechanisms.
         indicator: How well good outcomes are predicted, for a policy without.
         overlaps: How freely history varied each action.
@@ -110,6 +111,7 @@ class Diagnostics:
     good: float
     identification: Identification
     criterion: Criterion
+    misfit: str
     mechanisms: tuple[Fit, ...]
     indicator: IndicatorFit | None
     overlaps: tuple[ActionOverlap, ...]
@@ -125,6 +127,11 @@ class Diagnostics:
             return (
                 f"More records of the same kind will not help, because the effect "
                 f"cannot be told from them. {self.criterion.explanation}"
+            )
+        if self.misfit:
+            return (
+                f"Look at the outcomes first, because {self.misfit}: what is counted, "
+                f"rounded or cut off at a bound can do this; so can too few records."
             )
         if self.needs:
             return _need_text(self.needs[0], self)
@@ -143,7 +150,8 @@ class Diagnostics:
         ]
         odd = [f"{fit.name}:{text}" for fit, text in told if text]
         seen = [(each.overlap, seen_text(each.overlap)) for each in self.overlaps]
-        return odd + [f"{told.action}: {text}" for told, text in seen if text]
+        odd += [f"{told.action}: {text}" for told, text in seen if text]
+        return [f"All in all {self.misfit}."] * bool(self.misfit) + odd
 
     def to_dict(self) -> dict[str, Any]:
         """Give everything as plain lists, numbers and text."""
@@ -153,6 +161,7 @@ class Diagnostics:
             "good": self.good,
             "identification": asdict(self.identification),
             "criterion": asdict(self.criterion),
+            "misfit": self.misfit,
             "mechanisms": [
                 {
                     **asdict(fit),
@@ -191,7 +200,9 @@ class Diagnostics:
         if self.mechanisms:
             lines += ["", "How well each variable is predicted, by records left out:"]
             lines += [f"  {fit_text(fit)}" for fit in self.mechanisms]
-            if not any(fit.misjudged for fit in self.mechanisms):
+            if self.misfit:
+                lines.append(f"  All in all {self.misfit}.")
+            elif not any(fit.misjudged for fit in self.mechanisms):
                 lines.append(f"  {CALIBRATED}")
         if self.indicator is not None:
             lines += ["", indicator_text(self.indicator)]

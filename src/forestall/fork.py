@@ -5,9 +5,10 @@ values lie about two middles with nothing between them, and how often it is the 
 one changes with the inputs. The residuals of a common mean then have modes that wander
 with this mean, which no smooth law of residuals can follow. So each way has a mean and
 a law of its own, and which one it is, log odds. A cost that is often none, or a score
-that is capped, goes two ways likewise: the end that many share, and the rest. And what
-has a few values only (how often somebody came back) is cut in two until each is told by
-itself.
+that is capped, goes two ways likewise: the end that many share, and the rest, of which
+nothing lies beyond that end. A value between others that many share (no change) is the
+end of those below it. And what has a few values only (how often somebody came back) is
+cut in two until each is told by itself.
 """
 
 from __future__ import annotations
@@ -37,8 +38,11 @@ TOLD, WIDENS = 0.02, 0.15
 # So many different values are told one by one, where there are so many records for each
 # of them, and at least so many on either side of a cut.
 MOST, COUNTED, ASIDE = 8, 100, 20
-# How many times as often as any value between them an end must be there to be a way.
-STANDS_OUT = 5
+# How many times as often as the two values beside it an end must be there to be a way,
+# and as any other value one between others.
+STEEP, STANDS_OUT = 1.5, 5
+# Of a way that lies beyond its end with all but so much nothing is left: it is there.
+NOTHING = 1e-6
 # How often records are told apart anew, and by how much slopes are held back.
 ROUNDS, RIDGE = 30, 1e-3
 
@@ -58,10 +62,12 @@ class Fork:
     Args:
         odds: The log odds of the upper way.
         ways: The lower and the upper one.
+        limits: The lowest and the highest value that either may have.
     """
 
     odds: Mechanism
     ways: tuple[Way, Way]
+    limits: Float[Array, "2 2"]
 
     @property
     def n_ways(self) -> int:
@@ -72,11 +78,15 @@ class Fork:
         """Fix the inputs, the draw, and the mean from which it strays."""
         one = np.array([draw])
         upper = np.asarray(expit(self.odds(z, one)[:, 0]))
-        offsets, laws = [], []
-        for way in self.ways:
+        offsets: list[Float[Array, " n"]] = []
+        laws: list[AnyLawAt] = []
+        for way, (lowest, highest) in zip(self.ways, self.limits, strict=True):
             middle = way.mechanism(z, one)[:, 0]
+            law: AnyLawAt = way.law.at(z, draw, middle)
+            if np.isfinite(lowest) or np.isfinite(highest):
+                law = Within.of(law, lowest - middle, highest - middle)
             offsets.append(middle - mean)
-            laws.append(way.law.at(z, draw, middle))
+            laws.append(law)
         return ForkAt(upper, (offsets[0], offsets[1]), (laws[0], laws[1]))
 
 
@@ -98,7 +108,7 @@ class ForkAt:
 
     upper: Float[Array, " n"]
     offsets: tuple[Float[Array, " n"], Float[Array, " n"]]
-    laws: tuple[LawAt | CoinAt | ForkAt, LawAt | CoinAt | ForkAt]
+    laws: tuple[AnyLawAt, AnyLawAt]
 
     @property
     def rise(self) -> Float[Array, " n"]:
@@ -137,31 +147,110 @@ class ForkAt:
         return np.where(u < lower, low, high)
 
 
+@dataclass(frozen=True, eq=False)
+class Within:
+    """A law of which nothing lies beyond some limits; the rest of it, in proportion.
+
+    Args:
+        law: The law without limits.
+        lower: The lowest difference, at each of some inputs.
+        upper: The highest.
+        below: How much of the law lies below the lowest.
+        kept: How much lies between them.
+    """
+
+    law: AnyLawAt
+    lower: Float[Array, " n"]
+    upper: Float[Array, " n"]
+    below: Float[Array, " n"]
+    kept: Float[Array, " n"]
+
+    @classmethod
+    def of(
+        cls, law: AnyLawAt, lower: Float[Array, " n"], upper: Float[Array, " n"]
+    ) -> Within:
+        """See how much of the law lies where."""
+        below = np.where(np.isfinite(lower), law.cdf(lower), 0.0)
+        above = np.where(np.isfinite(upper), law.cdf(upper), 1.0)
+        return cls(law, lower, upper, below, above - below)
+
+    @property
+    def rise(self) -> Float[Array, " n"]:
+        """How much the value rises with its mean."""
+        return self.law.rise
+
+    def cdf(self, t: Float[Array, " n"]) -> Float[Array, " n"]:
+        """How likely the difference is at most ``t``."""
+        share = (self.law.cdf(t) - self.below) / np.maximum(self.kept, NOTHING)
+        # Where all of it lies beyond a limit, it is at that limit.
+        nearest = np.where(np.isfinite(self.lower), self.lower, self.upper)
+        share = np.where(self.kept < NOTHING, t > nearest, share)
+        out: Float[Array, " n"] = np.clip(share, 0.0, 1.0)
+        return np.where(t >= self.upper, 1.0, np.where(t < self.lower, 0.0, out))
+
+    def density(self, t: Float[Array, " n"]) -> Float[Array, " n"]:
+        """The slope of :meth:`cdf`."""
+        within = (self.lower <= t) & (t <= self.upper) & (self.kept >= NOTHING)
+        return within * self.law.density(t) / np.maximum(self.kept, NOTHING)
+
+    def quantile(self, u: Float[Array, " n"]) -> Float[Array, " n"]:
+        """The difference that is exceeded with probability ``1 - u``."""
+        level = np.clip(self.below + u * self.kept, NOTHING, 1.0 - NOTHING)
+        return np.clip(self.law.quantile(level), self.lower, self.upper)
+
+
+AnyLawAt = LawAt | CoinAt | ForkAt | Within
+
+
 def _share(u: Float[Array, " n"], of: Float[Array, " n"]) -> Float[Array, " n"]:
     return np.clip(u / np.maximum(of, 1e-9), 1e-6, 1.0 - 1e-6)
 
 
-def parted(z: Float[Array, "n d"], v: Float[Array, " n"]) -> Bool[Array, " n"] | None:
+@dataclass(frozen=True, eq=False)
+class Parted:
+    """Which records went the upper way.
+
+    Args:
+        upper: Whether each of them did.
+        limits: The lowest and the highest value that either way may have.
+    """
+
+    upper: Bool[Array, " n"]
+    limits: Float[Array, "2 2"]
+
+    @classmethod
+    def at(
+        cls,
+        upper: Bool[Array, " n"],
+        lowest: float = -np.inf,
+        highest: float = np.inf,
+    ) -> Parted:
+        """Let the upper way have a lowest value, or the lower one a highest."""
+        return cls(upper, np.array([[-np.inf, highest], [lowest, np.inf]]))
+
+
+def parted(z: Float[Array, "n d"], v: Float[Array, " n"]) -> Parted | None:
     """Tell which records went the upper way; ``None`` where there are no two ways.
 
     Args:
         z: The inputs.
         v: The values.
     """
-    if len(v) < 2 * FEWEST or not z.shape[1]:
+    if not z.shape[1]:
         return None
     values, counts = np.unique(v, return_counts=True)
     if len(values) <= MOST:
-        return _cut(v, values, counts)
-    upper = _beside_an_end(v, values, counts)
-    if upper is not None:
-        return upper
+        cut = _cut(v, values, counts)
+        return None if cut is None else Parted.at(cut)
+    beside = _beside_shared(v, values, counts)
+    if beside is not None or len(v) < 2 * FEWEST:
+        return beside
     Phi = np.concatenate([np.ones((len(z), 1)), z, z**2], axis=1)
     seen = v - Phi @ _fitted(Phi, v)
     for first in (v > _split(v), seen > _split(seen)):
         upper = _settled(Phi, v, first)
         if upper is not None and _is_fork(z, Phi, v, upper):
-            return upper
+            return Parted.at(upper)
     return None
 
 
@@ -183,18 +272,34 @@ def _cut(
     return v > values[k]
 
 
-def _beside_an_end(
+def _beside_shared(
     v: Float[Array, " n"], values: Float[Array, " k"], counts: Int[Array, " k"]
-) -> Bool[Array, " n"] | None:
-    """Part the lowest or the highest value from the rest, if many records share it.
+) -> Parted | None:
+    """Part a value that many records share from the rest.
 
-    ``None`` where neither stands out: costs are often none, scores may be capped.
+    ``None`` where none stands out: costs are often none, scores may be capped, and
+    often nothing changes.
     """
-    n, ends = int(counts.sum()), counts[[0, -1]]
-    shared, least = int(ends.max()), max(FEWEST, LEAST * n)
-    if not max(least, STANDS_OUT * counts[1:-1].max()) <= shared <= n - least:
+    n, k = int(counts.sum()), int(counts.argmax())
+    low, high = _stands_out(counts), _stands_out(counts[::-1])
+    if low and (not high or counts[0] >= counts[-1]):
+        return Parted.at(v > values[0], lowest=float(values[0]))
+    if high:
+        return Parted.at(v >= values[-1], highest=float(values[-1]))
+    others = np.delete(counts, k).max()
+    if counts[k] < max(FEWEST, LEAST * n, STANDS_OUT * others):
         return None
-    return v > values[0] if ends[0] == shared else v >= values[-1]
+    # Of the values up to this one it is then the highest, and a way of its own.
+    upper = v > values[k]
+    if min(upper.sum(), n - upper.sum() - counts[k]) < ASIDE:
+        return None
+    return Parted.at(upper, lowest=float(values[k]))
+
+
+def _stands_out(counts: Int[Array, " k"]) -> bool:
+    """Whether the first value is there more often than those beside it let expect."""
+    first, rest = int(counts[0]), int(counts[1:].sum())
+    return min(first, rest) >= ASIDE and first >= STEEP * int(counts[1:3].max())
 
 
 def _split(v: Float[Array, " n"]) -> float:

@@ -257,16 +257,16 @@ class Functions:
         if not (self.parts.recentred and self.parts.local_laws):
             return None
         column = key[0]
-        upper = parted(self.state[:, key[1:]], self.state[:, column])
-        if upper is None:
+        found = parted(self.state[:, key[1:]], self.state[:, column])
+        if found is None:
             return None
-        tossed = self.state.copy()
+        upper, tossed = found.upper, self.state.copy()
         tossed[:, column] = upper
         toss, low, high = (
             self._child(k, state)._learned(key)
             for k, state in enumerate([tossed, self.state[~upper], self.state[upper]])
         )
-        return Fork(toss.mechanism, (low, high))
+        return Fork(toss.mechanism, (low, high), found.limits)
 
     def _child(self, k: int, state: Float[Array, "m w"]) -> Functions:
         """Look at other records, with draws of their own."""

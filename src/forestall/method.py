@@ -65,6 +65,11 @@ class Policy(ABC):
         return None
 
     @property
+    def misfit(self) -> str:
+        """What is wrong with the fit as a whole; empty where nothing is."""
+        return ""
+
+    @property
     @abstractmethod
     def criterion(self) -> Criterion:
         """Whether the formula that this method estimates is the effect asked for."""
@@ -177,7 +182,7 @@ class Policy(ABC):
     ) -> Decisions:
         told = Assessment.joined(list(self._answers(rows.x, a, jobs)))
         unheard = self.horizon.remarks(rows.x)
-        judge = Judge(self.criterion, unheard, infeasible, self.tried)
+        judge = Judge(self.criterion, unheard, infeasible, self.tried, self.misfit)
         self._warn(rows, judge.unheard)
         return Decisions.judged(rows, told, self.schema, self.identification, judge)
 

@@ -106,12 +106,11 @@ class StagedRehearsal(Method):
                 f"unless approximation= says otherwise."
             )
         policy = StagedPolicy.fitted(self, problem, supply, jobs)
-        if policy.gap > GAP:
+        if policy.misfit:
             warn(
-                f"The fitted system is off by {policy.gap:.0%} on the share of good "
-                f"records, so no action will be called an improvement. Outcomes that "
-                f"are counted, rounded or cut off at a bound can do this; so can too "
-                f"few records."
+                f"No action will be called an improvement, because {policy.misfit}. "
+                f"Outcomes that are counted, rounded or cut off at a bound can do "
+                f"this; so can too few records."
             )
         return policy
 
@@ -167,6 +166,15 @@ class StagedPolicy(Policy):
         return Tried.of(self.data, sampled=self.n_records > self.data.n)
 
     @property
+    def misfit(self) -> str:
+        """Whether the system contradicts the share of good records it has seen."""
+        if self.gap <= GAP:
+            return ""
+        return (
+            f"the fitted system is off by {self.gap:.0%} on the share of good records"
+        )
+
+    @property
     def criterion(self) -> Criterion:
         """The sequential criterion."""
         return self.identification.sequential
@@ -210,7 +218,8 @@ class StagedPolicy(Policy):
         everything = np.ones((len(x), self.system.n_actions), dtype=bool)
         if a is None:
             subsets = [np.array(subset) for subset in self.subsets]
-            box = Box(self.schema.lower, self.schema.upper)
+            # Nothing could be proven of what lies beyond all trends.
+            box = Box(*self.tried.trusted(self.schema.lower, self.schema.upper))
             rng = np.random.default_rng([self.method.seed, 1])
             taken = self._about_taken()
             search = self.method.search
@@ -236,7 +245,7 @@ class StagedPolicy(Policy):
         support = 0.5 * self.joint.score(joint) + 0.5 * (1.0 - (upper - lower))
         gain = quantile(gained, 0.05)
         beyond = (self.tried.beyond(a) & altered).any(axis=1)
-        unproven = beyond | (self.gap > GAP)
+        unproven = beyond | bool(self.misfit)
         return Assessment(
             a,
             told.mean(axis=1),
@@ -245,7 +254,7 @@ class StagedPolicy(Policy):
             left.mean(axis=1),
             np.where(unproven, np.minimum(gain, 0.0), gain),
             support,
-            self.joint.extrapolates(joint) | unproven,
+            self.joint.extrapolates(joint) | beyond,
             altered,
         )
 
