@@ -234,45 +234,37 @@ def rarely_dear(x, a, rng):
 
 
 SHARED = [
-    (cut_off, "<= 0", 1000),
-    (mostly_unchanged, ">= 0", 1000),
-    (mostly_unchanged, "> 0", 1000),
-    (scored, ">= 10", 1000),
-    (rarely_dear, "<= 0", 1000),
-    (costs, "<= 0", 120),
+    (cut_off, ["<= 0"], 1000),
+    (mostly_unchanged, [">= 0", "> 0"], 1000),
+    (scored, [">= 10"], 1000),
+    (rarely_dear, ["<= 0"], 1000),
+    (costs, ["<= 0"], 120),
 ]
 
 
-@pytest.mark.parametrize(("effect", "desired", "n"), SHARED)
-def test_how_often_a_shared_value_is_reached_is_told_without_bias(effect, desired, n):
+@pytest.mark.parametrize(("effect", "desires", "n"), SHARED)
+def test_how_often_a_shared_value_is_reached_is_told_without_bias(effect, desires, n):
     """Before, what strayed from another way reached beyond, by up to .2."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=n)
+    a = 0.6 * x + rng.normal(size=n)
     problem = Problem(
         context=["x"],
         actions={"a": (-2.0, 2.0)},
         outcomes=["y"],
-        desired=[f"y {desired}"],
+        desired=[f"y {desires[0]}"],
     )
+    policy = QUICK.fit(problem, {"x": x, "a": a, "y": effect(x, a, rng)})
     at = GRID[np.abs(GRID[:, 1] - 0.6 * GRID[:, 0]) < 1.5]
-    rng = np.random.default_rng(1)
-    true = np.array(
-        [
-            problem.region.contains(
-                effect(np.full(100_000, x), np.full(100_000, a), rng)[:, None]
-            ).mean()
-            for x, a in at
-        ]
-    )
-    errors = []
-    for seed in range(2):
-        rng = np.random.default_rng(seed)
-        x = rng.normal(size=n)
-        a = 0.6 * x + rng.normal(size=n)
-        policy = QUICK.fit(problem, {"x": x, "a": a, "y": effect(x, a, rng)})
-        told = policy.evaluate({"x": at[:, 0]}, at[:, [1]])
-        errors.append(told.probability - true)
-    bias, off = (0.02, 0.06) if n == 1000 else (0.06, 0.12)
-    assert abs(np.mean(errors)) < bias
-    assert np.sqrt(np.mean(np.square(errors))) < off
+    outcomes = [effect(*np.tile(each, (100_000, 1)).T, rng)[:, None] for each in at]
+    for desired in desires:
+        asked = policy.for_region([f"y {desired}"])
+        true = [asked.problem.region.contains(y).mean() for y in outcomes]
+        told = asked.evaluate({"x": at[:, 0]}, at[:, [1]])
+        errors = told.probability - np.array(true)
+        few = n < 1000
+        assert abs(np.mean(errors)) < (0.06 if few else 0.03)
+        assert np.sqrt(np.mean(errors**2)) < (0.15 if few else 0.06)
 
 
 def test_nothing_lies_beyond_an_end():
