@@ -205,7 +205,7 @@ def test_arrays_of_policies_are_contiguous_so_that_sums_are_made_alike(policy):
 
 def test_some_of_the_actions_may_be_altered_after_loading_too(path):
     problem, made = WORLDS["dosing"]
-    records = made(60)
+    records = made(100)
     policy = QUICK.fit(problem, records)
     loaded = store.load(policy.save(path))
     contexts = contexts_of(problem, records, slice(0, 3))
