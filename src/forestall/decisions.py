@@ -396,8 +396,9 @@ class Judge:
                 f"would be {now} likely, against {without} without action.{caution}"
             )
         if gain > 0:
+            better, than = beside(p, p0)
             return "act", (
-                f"a good outcome becomes {now} likely ({range_}), against {without} "
+                f"a good outcome becomes {better} likely ({range_}), against {than} "
                 f"without action.{caution}"
             )
         open_ = bool(told.extrapolates[i] or self.misfit) and told.upper[i] > p0
@@ -465,6 +466,23 @@ def interval(lower: float, upper: float) -> str:
     """
     low, high = percent(lower), percent(upper)
     return f"90 % interval {low}" + f" to {high}" * (low != high)
+
+
+def beside(p: float, other: float) -> tuple[str, str]:
+    """Write two probabilities, finer where they would look the same.
+
+    Example:
+        >>> beside(0.3, 0.2), beside(0.003, 0.001), beside(0.99999, 0.995)
+        (('30%', '20%'), ('0.30%', '0.10%'), ('over 99.99%', '99.50%'))
+    """
+    rough = percent(p), percent(other)
+    return rough if rough[0] != rough[1] else (_finely(p), _finely(other))
+
+
+def _finely(p: float) -> str:
+    if p > 0.9999:
+        return "over 99.99%"
+    return "under 0.01%" if p < 0.0001 else f"{p:.2%}"
 
 
 def percent(p: float) -> str:
