@@ -356,7 +356,7 @@ def test_what_inputs_do_alone_are_hills_and_an_irrelevant_one_has_none(rng):
 
 def test_a_straight_mean_is_told_to_be_straight():
     straight = []
-    for seed in range(8):
+    for seed in range(6):
         rng = np.random.default_rng(seed)
         z = rng.normal(size=(1000, 3))
         v = z @ np.array([1.0, 0.7, -1.0]) + rng.normal(size=1000)
@@ -373,7 +373,7 @@ def test_far_from_the_records_faint_curves_are_not_ruled_out():
         return -x + 2.0 * y + 3.0 * a + alone + 0.1 * (x * y + x * a + y * a)
 
     off = []
-    for seed in range(10):
+    for seed in range(7):
         rng = np.random.default_rng(seed)
         x = rng.normal(size=(1000, 2))
         # The action hardly ever left what the context makes of it.
