@@ -137,6 +137,19 @@ def test_the_tables_of_a_page_are_fresh(page, tmp_path):
     )
 
 
+def test_how_often_intervals_hold_is_told_as_in_the_tables():
+    command = [sys.executable, "benchmarks/intervals.py"]
+    out = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    told = dict(re.findall(r"^\| ([\w-]+) \| 0(\.\d+) ±", out.stdout, re.MULTILINE))
+    shown = re.findall(
+        r"^\| ([\w-]+) \| staged .*\| (\.\d+) ±[^|]*\|$", README, re.MULTILINE
+    )
+    shown = {task: cover for task, cover in shown if task in told}
+    assert len(shown) == len(told) == 8
+    for task, cover in shown.items():
+        assert float(told[task]) == pytest.approx(float(cover), abs=0.0051)
+
+
 def test_every_link_to_a_file_leads_somewhere():
     for target in re.findall(r"\]\(([^)#:]+)\)", README):
         assert (ROOT / target).exists(), target

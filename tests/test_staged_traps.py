@@ -156,7 +156,8 @@ def test_a_system_that_cannot_reproduce_its_records_says_so(r):
     decisions = policy.recommend({"x": [0.0, 1.0]})
     assert "act" not in decisions.verdict
     assert not decisions.extrapolates.any()
-    assert all("The fit is wrong" in reason for reason in decisions.reason)
+    assert all("the fit cannot be trusted" in why for why in decisions.reason)
+    assert all("All in all the fitted system is off by" in w for w in decisions.reason)
     told = policy.diagnostics()
     assert "off by" in str(told)
     assert "off by" in told.advice

@@ -21,6 +21,8 @@ Verdict = Literal["act", "leave", "abstain"]
 # An improvement that is likely but not credible is left alone where it is known to
 # within this much, and abstained from where it is not.
 KNOWN = 0.25
+# How far towards where trends end an action is sought: no rounding leads beyond.
+NEARLY = 0.999
 # Decisions that are said or shown one by one.
 SAID = 10
 
@@ -328,8 +330,7 @@ class Tried:
         self, lower: Float[Array, " d_a"], upper: Float[Array, " d_a"]
     ) -> tuple[Float[Array, " d_a"], Float[Array, " d_a"]]:
         """Leave out what lies beyond, of each action that is not beyond altogether."""
-        # A little less, so that no rounding leads beyond.
-        whole = (1.0 - MARGIN / 100) * (self.upper - self.lower)
+        whole = NEARLY * (self.upper - self.lower)
         low = np.maximum(lower, self.lower - whole)
         high = np.minimum(upper, self.upper + whole)
         some = low <= high
@@ -401,16 +402,18 @@ class Judge:
                 f"a good outcome becomes {better} likely ({range_}), against {than} "
                 f"without action.{caution}"
             )
-        open_ = bool(told.extrapolates[i] or self.misfit) and told.upper[i] > p0
-        if p <= p0 and not open_:
+        unsure = bool(told.extrapolates[i] or self.misfit)
+        if p <= p0 and not (unsure and told.upper[i] > p0):
             return "leave", self._no_better(now, without) + caution
         if not caution and p - p0 - gain <= KNOWN:
             return "leave", self._no_better(now, without)
         lacking = "exclude harm" if p > p0 else "tell whether it would help"
-        unknown = f"history says too little to {lacking} ({range_}).{caution}"
+        why = f"history says too little to {lacking}"
+        if self.misfit:
+            why = "the fit cannot be trusted"
         return "abstain", (
             f"{self._subject} reaches {now} against {without} without action, but "
-            f"{self._beyond(told, i) or unknown}"
+            f"{self._beyond(told, i) or f'{why} ({range_}).{caution}'}"
         )
 
     @property
@@ -440,7 +443,7 @@ class Judge:
         elif told.extrapolates[i]:
             text += self._extrapolation(told, i)
         if self.misfit:
-            text += f" The fit is wrong: {self.misfit}."
+            text += f" All in all {self.misfit}."
         if self.criterion.valid is False:
             text += f" The graph shows a bias: {self.criterion.explanation}"
         if self.infeasible is not None and self.infeasible[i]:

@@ -130,8 +130,9 @@ class Diagnostics:
             )
         if self.misfit:
             return (
-                f"Look at the outcomes first, because {self.misfit}: what is counted, "
-                f"rounded or cut off at a bound can do this; so can too few records."
+                f"To find out what is wrong first, because {self.misfit}. Outcomes "
+                f"that are counted, rounded or cut off at a bound can do this; so can "
+                f"lines where the records bend, and too few records."
             )
         if self.needs:
             return _need_text(self.needs[0], self)
@@ -200,12 +201,13 @@ class Diagnostics:
         if self.mechanisms:
             lines += ["", "How well each variable is predicted, by records left out:"]
             lines += [f"  {fit_text(fit)}" for fit in self.mechanisms]
-            if self.misfit:
-                lines.append(f"  All in all {self.misfit}.")
-            elif not any(fit.misjudged for fit in self.mechanisms):
+            odd = self.misfit or any(fit.misjudged for fit in self.mechanisms)
+            if not odd:
                 lines.append(f"  {CALIBRATED}")
         if self.indicator is not None:
             lines += ["", indicator_text(self.indicator)]
+        if self.misfit:
+            lines += ["", f"All in all {self.misfit}."]
         lines += ["", "How freely history varied each action:"]
         for each in self.overlaps:
             lines += [f"  {text}" for text in overlap_texts(each)]

@@ -33,6 +33,8 @@ FEWEST, MOST = 16, 256
 WORTH_IT = 8
 # Columns as long as the history that answering one context takes, about.
 COLUMNS = 8
+# A fit that is off by more than this on what it has seen proves nothing.
+GAP = 0.15
 # Seconds after which a batch, or a stream of them, shows how far it is.
 PATIENCE = 2.0
 # Whether a stream shows how far it is, so that its batches need not.
@@ -224,6 +226,23 @@ class Method(ABC):
             history: A pandas, polars or pyarrow table, a dict of arrays, or the path
                 of a CSV or Parquet file.
         """
+
+
+def contradiction(fitted: str, gap: float) -> str:
+    """Say that a fit contradicts the share of good records; empty if it does not.
+
+    Example:
+        >>> contradiction("system", 0.2), contradiction("system", 0.05)
+        ('the fitted system is off by 20% on the share of good records', '')
+    """
+    if gap <= GAP:
+        return ""
+    return f"the fitted {fitted} is off by {gap:.0%} on the share of good records"
+
+
+def sentence(text: str) -> str:
+    """Begin a text with a capital."""
+    return text[:1].upper() + text[1:]
 
 
 def shown(parts: Iterable[Assessment], total: int) -> Iterator[Assessment]:

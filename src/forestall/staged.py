@@ -22,7 +22,7 @@ from forestall.errors import SpecError, nearest, warn
 from forestall.functions import Parts
 from forestall.identify import Criterion
 from forestall.lowrank import Approximation, check_approximation
-from forestall.method import Method, Policy
+from forestall.method import Method, Policy, contradiction, sentence
 from forestall.observations import Observations, good_records
 from forestall.problem import Problem
 from forestall.processes import checked_jobs
@@ -36,8 +36,6 @@ from forestall.threads import one_thread
 
 # Records looked at to screen their actions, and to see whether the system fits.
 TAKEN = 64
-# A system that is off by more than this on what it has seen proves nothing.
-GAP = 0.15
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,9 +106,9 @@ class StagedRehearsal(Method):
         policy = StagedPolicy.fitted(self, problem, supply, jobs)
         if policy.misfit:
             warn(
-                f"No action will be called an improvement, because {policy.misfit}. "
-                f"Outcomes that are counted, rounded or cut off at a bound can do "
-                f"this; so can too few records."
+                f"{sentence(policy.misfit)}, so no action will be called an "
+                f"improvement. Outcomes that are counted, rounded or cut off at a "
+                f"bound can do this; so can too few records."
             )
         return policy
 
@@ -168,11 +166,7 @@ class StagedPolicy(Policy):
     @property
     def misfit(self) -> str:
         """Whether the system contradicts the share of good records it has seen."""
-        if self.gap <= GAP:
-            return ""
-        return (
-            f"the fitted system is off by {self.gap:.0%} on the share of good records"
-        )
+        return contradiction("system", self.gap)
 
     @property
     def criterion(self) -> Criterion:

@@ -34,7 +34,7 @@ from forestall.decisions import Assessment
 from forestall.diagnostics import Diagnostics, diagnose
 from forestall.errors import SpecError, nearest
 from forestall.identify import Criterion
-from forestall.method import Method, Policy
+from forestall.method import Method, Policy, contradiction
 from forestall.nested import density, horizon_of
 from forestall.observations import Observations, good_records
 from forestall.problem import Problem
@@ -46,8 +46,6 @@ from forestall.support import Support
 DIGITS = 9
 # Draws of outcomes at a time. A gradient keeps some kilobytes of each.
 BLOCK, DESCENT_BLOCK = 1 << 16, 1 << 13
-# Flows that are off by more than this on what they have seen prove nothing.
-GAP = 0.15
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +154,11 @@ class GradPolicy(Policy):
         return diagnose(self)
 
     @property
+    def misfit(self) -> str:
+        """Whether the flows contradict the share of good records they have seen."""
+        return contradiction("system of flows", self.gap)
+
+    @property
     def criterion(self) -> Criterion:
         """The sequential criterion."""
         return self.identification.sequential
@@ -185,7 +188,8 @@ class GradPolicy(Policy):
         joint = np.concatenate([x, a], axis=1)
         lower, upper = self._interval(under)
         gain, _ = self._interval(under - natural)
-        unproven = self._beyond(a) | (self.gap > GAP)
+        beyond = self._beyond(a)
+        unproven = beyond | bool(self.misfit)
         return Assessment(
             a,
             under[:, 0],
@@ -196,7 +200,7 @@ class GradPolicy(Policy):
             # Half how usual such an action is in such a context, half how much is
             # known of where it leads, if that is known.
             0.5 * self.joint.score(joint) + 0.5 * self._known(joint, upper - lower),
-            self.joint.extrapolates(joint) | unproven,
+            self.joint.extrapolates(joint) | beyond,
         )
 
     def _known(

@@ -18,7 +18,7 @@ from forestall.decisions import Assessment
 from forestall.diagnostics import Diagnostics, diagnose
 from forestall.errors import SpecError, warn
 from forestall.identify import Criterion
-from forestall.method import Method, Policy
+from forestall.method import Method, Policy, contradiction, sentence
 from forestall.nested import density, horizon_of
 from forestall.observations import Observations, good_records
 from forestall.problem import Problem
@@ -26,8 +26,6 @@ from forestall.region import Polytope
 from forestall.scale.supply import Held, everything
 from forestall.support import Support
 
-# A model that is off by more than this on what it has seen proves nothing.
-GAP = 0.15
 # Gaussian laws evaluated at a time.
 BLOCK = 1 << 16
 # Points of the quadrature to report with; to choose with there are more.
@@ -115,25 +113,19 @@ class LinearPolicy(Policy):
         return bent(self.model)
 
     @property
-    def doubtful(self) -> bool:
-        """Whether the records contradict the model."""
-        return bool(self.bent) or self.gap > GAP
+    def misfit(self) -> str:
+        """What in the records contradicts the model; empty if nothing does."""
+        if self.bent:
+            return f"the records are not linear in {', '.join(self.bent)}"
+        return contradiction("linear model", self.gap)
 
     def warn(self) -> None:
         """Say on fitting what speaks against the model."""
-        if not self.doubtful:
-            return
-        if self.bent:
-            fault = f"The records are not linear in {', '.join(self.bent)}"
-        else:
-            fault = (
-                f"The fitted linear model is off by {self.gap:.0%} on the share of "
-                f"good records"
+        if self.misfit:
+            warn(
+                f"{sentence(self.misfit)}, so no action will be called an improvement. "
+                f"Try StagedRehearsal(), which assumes no lines."
             )
-        warn(
-            f"{fault}, so no action will be called an improvement. Try "
-            f"StagedRehearsal(), which assumes no lines."
-        )
 
     def for_region(self, desired: Any) -> LinearPolicy:
         """Ask for another desired region, without fitting anew."""
@@ -153,7 +145,8 @@ class LinearPolicy(Policy):
         lower, upper = np.quantile(under, [0.05, 0.95], axis=1)
         mean = under.mean(axis=1)
         gain = np.quantile(under - natural, 0.05, axis=1)
-        unproven = self._beyond(a) | self.doubtful
+        beyond = self._beyond(a)
+        unproven = beyond | bool(self.misfit)
         return Assessment(
             a,
             mean,
@@ -164,7 +157,7 @@ class LinearPolicy(Policy):
             # Half how usual such an action is in such a context, half how much is
             # known of where it leads: a trend may be known where nobody has been.
             0.5 * self.joint.score(joint) + 0.5 * (1.0 - (upper - lower)),
-            self.joint.extrapolates(joint) | unproven,
+            self.joint.extrapolates(joint) | beyond,
         )
 
     @cached_property

@@ -40,6 +40,8 @@ def show_report(report: Report, told: Diagnostics | None = None) -> None:
         show(Text.assemble(("Warning: ", "yellow"), text))
     count = len(report.warnings)
     remark = f", with {count} warning{'s' * (count > 1)}" if count else ""
+    if told is not None and told.misfit:
+        remark += f", but no action will be called an improvement: {told.misfit}"
     show(Text(f"\nUsable{remark}.", style="bold"))
 
 
